@@ -1,0 +1,1 @@
+"""From `matrix.yaml` to verdicts."""

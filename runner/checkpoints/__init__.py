@@ -1,0 +1,1 @@
+"""Tiny deterministic checkpoints, made without the libraries under test."""

@@ -1,0 +1,345 @@
+"""Who runs the cells? One process per environment that imports once and forks a child per cell.
+
+The engine speaks with it in frames over stdin and stdout, which are moved to close-on-exec descriptors
+first, so that nothing that a library prints gets into the channel. Nothing here touches a tensor or
+CUDA; one thread before the fork is asserted. When the engine dies the channel ends, and with it this
+process and, through the death signal, every child.
+
+Engine to zygote: open, cell (with its limits), close. Zygote to engine: ready or failed, stage, ended.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from typing import Any, Dict, List, Optional
+
+from runner.probe import failure, limits
+from runner.probe.child import Cell, import_libraries
+from runner.probe.expected import Weights
+from runner.probe.frames import Frames, write
+
+__all__ = ["main"]
+
+_LOG_HEAD = 64 * 1024
+_LOG_TAIL = 192 * 1024
+_CHUNK = 65536
+
+
+class _Running:
+    """A child at work: its pipes, its clock, what it printed."""
+
+    def __init__(self, cell: str, nonce: str, pid: int, results: int, log: int, folder: str, seconds: float) -> None:
+        self.cell, self.nonce, self.pid = cell, nonce, pid
+        self.results, self.log = results, log
+        self.folder = folder
+        self.started = time.monotonic()
+        self.deadline = self.started + seconds
+        self.frames = Frames()
+        self.head = b""
+        self.tail = b""
+        self.dropped = 0
+        self.timed_out = False
+        self.noise = ""
+        self.open = {results, log}
+
+    def heard(self, data: bytes) -> None:
+        """Keep the beginning and the end of the log; count what falls out between."""
+        room = _LOG_HEAD - len(self.head)
+        self.head += data[:room]
+        rest = self.tail + data[room:] if room < len(data) else self.tail
+        self.tail = rest[-_LOG_TAIL:]
+        self.dropped += len(rest) - len(self.tail)
+
+    def text(self) -> str:
+        gap = b"\n[... %d bytes left out ...]\n" % self.dropped if self.dropped else b""
+        return (self.head + gap + self.tail).decode("utf-8", "backslashreplace")
+
+
+class Zygote:
+    def __init__(self, channel_in: int, channel_out: int) -> None:
+        self._in, self._out = channel_in, channel_out
+        self._frames = Frames()
+        self._running: Dict[int, _Running] = {}
+        self._weights: Optional[Weights] = None
+        self._open: Dict[str, Any] = {}
+        self._shared: Dict[str, Any] = {}
+        self._closing = False
+
+    def serve(self) -> None:
+        """Answer the engine until it closes the channel, or asks to close and no child is left."""
+        while not (self._closing and not self._running):
+            timeout = self._next_deadline()
+            watched = [self._in] if not self._closing else []
+            for child in self._running.values():
+                watched += sorted(child.open)
+            ready, _, _ = select.select(watched, [], [], timeout)
+            for descriptor in ready:
+                if descriptor == self._in:
+                    data = os.read(self._in, _CHUNK)
+                    if not data:
+                        self._kill_all()
+                        return
+                    for message in self._frames.feed(data):
+                        self._answer(message)
+                else:
+                    self._read_child(descriptor)
+            self._watch_children()
+
+    def _next_deadline(self) -> Optional[float]:
+        if not self._running:
+            return None
+        if any(not child.open for child in self._running.values()):
+            return 0.002  # its pipes are closed: it is about to end, and nothing else would wake us
+        soonest = min(child.deadline for child in self._running.values())
+        return max(0.0, min(0.5, soonest - time.monotonic()))
+
+    def _send(self, message: Dict[str, Any]) -> None:
+        write(self._out, message)
+
+    def _answer(self, message: Dict[str, Any]) -> None:
+        kind = message.get("kind")
+        if kind == "open":
+            self._prepare(message)
+        elif kind == "share":
+            # Arrays that many cells compare with: sent once, inherited by each child.
+            self._shared.update(message["values"])
+        elif kind == "cell":
+            self._fork(message)
+        elif kind == "kill":
+            self._kill_all()
+        elif kind == "close":
+            self._closing = True
+        else:
+            raise ValueError("the engine sent {!r}".format(kind))
+
+    def _prepare(self, message: Dict[str, Any]) -> None:
+        """Import (unless every cell is to be cold), look for what a cell imports later, import that too."""
+        self._open = message
+        self._weights = Weights(message["weights"])
+        versions: Dict[str, str] = {}
+        started = time.monotonic()
+        if message["warm"]:
+            try:
+                versions = import_libraries(message["class"])
+            except Exception as error:
+                self._send({"kind": "failed", "error": failure.describe(error)})
+                self._closing = True
+                return
+            for name in self._modules_of_a_cell(message.get("rehearsal")):
+                try:
+                    importlib.import_module(name)
+                except Exception as error:  # the cell itself will show what this is worth
+                    print("preloading", name, "failed:", repr(error)[:200], file=sys.stderr)
+        threads = len(os.listdir("/proc/self/task"))
+        seconds = round(time.monotonic() - started, 3)
+        self._send({"kind": "ready", "versions": versions, "threads": threads, "seconds": seconds})
+
+    def _modules_of_a_cell(self, rehearsal: Optional[Dict[str, Any]]) -> List[str]:
+        """Which modules a throwaway child imports while it runs a cell, in its order."""
+        if rehearsal is None:
+            return []
+        before = set(sys.modules)
+        receive, send = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(receive)
+            try:
+                self._rehearse(rehearsal, send, before)
+            finally:
+                os._exit(0)
+        os.close(send)
+        data = b""
+        while True:
+            part = os.read(receive, _CHUNK)
+            if not part:
+                break
+            data += part
+        os.close(receive)
+        os.waitpid(pid, 0)
+        messages = list(Frames().feed(data))
+        return [str(name) for name in messages[0]["modules"]] if messages else []
+
+    def _rehearse(self, rehearsal: Dict[str, Any], send: int, before: set) -> None:  # type: ignore[type-arg]
+        signal.alarm(60)
+        limits.apply({"memory_mb": 65536, "disk_mb": 1024}, os.getppid())
+        folder = tempfile.mkdtemp(prefix="rehearsal-", dir=self._open["scratch"])
+        assert self._weights is not None
+        try:
+            Cell(rehearsal, self._weights, folder, lambda _report: None).run()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        names = [name for name in list(sys.modules) if name not in before and not name.startswith("torch._C")]
+        write(send, {"modules": names})
+
+    def _fork(self, message: Dict[str, Any]) -> None:
+        threads = os.listdir("/proc/self/task")
+        if len(threads) != 1:
+            text = "the zygote has {} threads; a fork would not be safe".format(len(threads))
+            self._send({"kind": "ended", "cell": message["cell"], "how": "harness", "text": text, "log": ""})
+            return
+        nonce = os.urandom(16).hex()
+        folder = tempfile.mkdtemp(prefix="cell-", dir=self._open["scratch"])
+        results_read, results_write = os.pipe()
+        log_read, log_write = os.pipe()
+        parent = os.getpid()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                os.close(results_read)
+                os.close(log_read)
+                self._be_child(message, nonce, folder, results_write, log_write, parent)
+                status = 0
+            except BaseException as error:
+                print("the probe failed:", failure.describe(error)["traceback"], file=sys.stderr)
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        os.close(results_write)
+        os.close(log_write)
+        seconds = float(message["limits"]["seconds"])
+        self._running[pid] = _Running(message["cell"], nonce, pid, results_read, log_read, folder, seconds)
+
+    def _be_child(
+        self, message: Dict[str, Any], nonce: str, folder: str, results: int, log: int, parent: int
+    ) -> None:
+        os.close(self._in)
+        os.close(self._out)
+        for other in self._running.values():
+            for descriptor in other.open:
+                os.close(descriptor)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+        limits.apply(message["limits"], parent)
+        import faulthandler
+
+        faulthandler.enable()
+        os.environ["TMPDIR"] = folder
+        tempfile.tempdir = None
+        os.chdir(folder)
+        assert self._weights is not None
+        request = {**self._shared, **message["request"]}
+        Cell(request, self._weights, folder, lambda report: write(results, {"nonce": nonce, **report})).run()
+
+    def _read_child(self, descriptor: int) -> None:
+        child = next((child for child in self._running.values() if descriptor in child.open), None)
+        if child is None:
+            return
+        data = os.read(descriptor, _CHUNK)
+        if not data:
+            child.open.discard(descriptor)
+            os.close(descriptor)
+        elif descriptor == child.log:
+            child.heard(data)
+        else:
+            self._hear_results(child, data)
+
+    def _hear_results(self, child: _Running, data: bytes) -> None:
+        try:
+            for report in child.frames.feed(data):
+                if report.pop("nonce", None) == child.nonce:
+                    self._send({"kind": "stage", "cell": child.cell, **report})
+                else:
+                    child.noise = "a report without the right nonce"
+        except ValueError as error:
+            child.noise = str(error)
+
+    def _watch_children(self) -> None:
+        now = time.monotonic()
+        for child in list(self._running.values()):
+            if now > child.deadline and not child.timed_out:
+                child.timed_out = True
+                _kill_group(child.pid)
+            if os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                # Grandchildren that outlive their parent go while its pid still stands for the group.
+                _kill_group(child.pid)
+                _, status, usage = os.wait4(child.pid, 0)
+                self._end(child, status, usage)
+
+    def _end(self, child: _Running, status: int, usage: Any) -> None:
+        self._drain(child)
+        del self._running[child.pid]
+        shutil.rmtree(child.folder, ignore_errors=True)
+        killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        how = "exited" if not killed else "signal"
+        if child.timed_out:
+            how = "timeout"
+        elif how == "exited" and (os.WEXITSTATUS(status) != 0 or child.noise):
+            how = "harness"
+        self._send(
+            {
+                "kind": "ended",
+                "cell": child.cell,
+                "how": how,
+                "signal": killed,
+                "text": child.noise,
+                "log": child.text(),
+                "seconds": round(time.monotonic() - child.started, 4),
+                "peak_rss_kb": int(usage.ru_maxrss),
+            }
+        )
+
+    def _drain(self, child: _Running) -> None:
+        """Read what is left in the pipes without waiting for a grandchild that still holds them."""
+        for descriptor in sorted(child.open):
+            os.set_blocking(descriptor, False)
+            while True:
+                try:
+                    data = os.read(descriptor, _CHUNK)
+                except OSError as error:
+                    if error.errno == errno.EAGAIN:
+                        break
+                    raise
+                if not data:
+                    break
+                if descriptor == child.log:
+                    child.heard(data)
+                else:
+                    self._hear_results(child, data)
+            os.close(descriptor)
+        child.open.clear()
+
+    def _kill_all(self) -> None:
+        for child in list(self._running.values()):
+            _kill_group(child.pid)
+            _, status, usage = os.wait4(child.pid, 0)
+            for descriptor in child.open:
+                os.close(descriptor)
+            shutil.rmtree(child.folder, ignore_errors=True)
+        self._running.clear()
+
+
+def _kill_group(pid: int) -> None:
+    """End a child that was not waited for yet, and its group, which it may not have founded yet."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        os.kill(pid, signal.SIGKILL)
+
+
+def main() -> None:
+    """Move the channel away from stdin and stdout, then serve."""
+    channel_in, channel_out = os.dup(0), os.dup(1)
+    os.set_inheritable(channel_in, False)
+    os.set_inheritable(channel_out, False)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    try:
+        Zygote(channel_in, channel_out).serve()
+    except BrokenPipeError:
+        print("the engine is gone", file=sys.stderr)
