@@ -140,8 +140,8 @@ class Cell:
                 self._facts["messages"] = recorder.kept()
         self._facts["call"] = loaded.call
         keys = recorder.keys(self._known_names(loaded.pipeline))
-        self._facts["missing_keys"] = sorted(set(loaded.missing) | set(keys["missing"]))
-        self._facts["unexpected_keys"] = sorted(set(loaded.unexpected) | set(keys["unexpected"]))
+        self._facts["missing_keys"] = _merged(loaded.missing, keys["missing"])
+        self._facts["unexpected_keys"] = _merged(loaded.unexpected, keys["unexpected"])
         return loaded
 
     def _known_names(self, pipeline: Any) -> List[str]:
@@ -215,6 +215,12 @@ class Cell:
 
 def _line(error: BaseException) -> str:
     return "{}: {}".format(type(error).__name__, str(error)[:2000])
+
+
+def _merged(told: List[str], logged: List[str]) -> List[str]:
+    """Keys that the call returned, and those of messages that no returned key (component.key) ends with."""
+    extra = [key for key in logged if not any(other == key or other.endswith("." + key) for other in told)]
+    return sorted(set(told) | set(extra))
 
 
 def _number(value: Any) -> Optional[float]:

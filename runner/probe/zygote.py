@@ -128,6 +128,7 @@ class Zygote:
         versions: Dict[str, str] = {}
         started = time.monotonic()
         if message["warm"]:
+            _silence_tqdm()
             try:
                 versions = import_libraries(message["class"])
             except Exception as error:
@@ -320,6 +321,18 @@ class Zygote:
                 os.close(descriptor)
             shutil.rmtree(child.folder, ignore_errors=True)
         self._running.clear()
+
+
+def _silence_tqdm() -> None:
+    """The first progress bar would start a monitor thread, and a fork needs a single thread.
+
+    transformers 4 draws one at import where its cache folder is new.
+    """
+    try:
+        import tqdm
+    except ImportError:
+        return
+    tqdm.tqdm.monitor_interval = 0
 
 
 def _kill_group(pid: int) -> None:

@@ -1,0 +1,1 @@
+"""What is asked? `matrix.yaml`: read, checked, expanded."""

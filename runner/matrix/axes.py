@@ -1,0 +1,36 @@
+"""Which axes are there, and which values do the probe's axes know?"""
+
+from __future__ import annotations
+
+from runner.checkpoints import damage
+from runner.probe.loads import LOADS
+from runner.probe.offloads import OFFLOADS
+
+__all__ = ["ENVIRONMENT", "PROBE", "PROBE_VALUES", "REBUILT", "normal_name"]
+
+ENVIRONMENT = ("python", "torch", "diffusers", "transformers", "accelerate", "safetensors")
+"""The environment axes that every matrix may use; any further package name is one too."""
+
+PROBE_VALUES: dict[str, tuple[str, ...]] = {
+    "pipeline": ("sd15",),
+    "checkpoint": damage.NAMES,
+    "load": tuple(LOADS),
+    "offload": tuple(OFFLOADS),
+    "lifecycle": ("single",),
+    "dtype": ("float32",),
+    "runner": ("cpu", "cuda"),
+}
+"""Probe axes and the values that this release can run. A first value stands where a matrix leaves an axis out."""
+
+PROBE = tuple(PROBE_VALUES)
+
+REBUILT = {
+    "empty_init-raw": "our reconstruction of loading into an empty model, keys as stored",
+    "empty_init-remapped": "our reconstruction of loading into an empty model, keys renamed to what the class wants",
+}
+"""Loads that are no library's own path, with what they are."""
+
+
+def normal_name(name: str) -> str:
+    """A package's name as axes write it: `huggingface-hub` and `huggingface_hub` are one axis."""
+    return name.lower().replace("-", "_").replace(".", "_")

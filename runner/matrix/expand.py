@@ -1,0 +1,208 @@
+"""Which cells does the matrix ask for? Products, exact versions, excludes, a selection."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
+
+from runner.errors import NoSelection
+from runner.identifiers import subject_id
+from runner.matrix.axes import PROBE
+from runner.matrix.expressions import Expression, ExpressionError, Row
+from runner.matrix.load import Matrix
+
+__all__ = ["PYTHONS", "Asked", "Cells", "Excluded", "Releases", "asked_environments", "expand", "selection"]
+
+PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+"""The Python versions that the probe runs on."""
+
+Releases = Callable[[str, str, bool, int], list[str]]
+"""(package, range, pre-releases allowed, at most n) -> its newest releases, newest first. The seam to the index."""
+
+MOST_RELEASES = 200
+"""How many releases one range may mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One cell that was asked for.
+
+    `asked` are the environment axes as written (`latest` stays `latest`, a range its exact members),
+    `exact` the versions that they mean today, `probe` the probe axes.
+    """
+
+    subject: str
+    asked: dict[str, str]
+    exact: dict[str, str]
+    probe: dict[str, str]
+    backend: str
+
+    def row(self) -> Row:
+        return Row({**self.exact, **self.probe, "subject": self.subject}, self.asked)
+
+    def name(self) -> str:
+        """A name for people: environment axes, then probe axes."""
+        return " ".join([*(f"{axis} {value}" for axis, value in self.asked.items()), *self.probe.values()])
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """How many cells one exclude rule left out."""
+
+    reason: str
+    when: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """What is left after excludes and the selection, and what was left out."""
+
+    asked: tuple[Asked, ...]
+    excluded: tuple[Excluded, ...]
+    total: int
+
+
+def _rows(matrix: Matrix) -> Iterator[dict[str, tuple[str, ...]]]:
+    """`axes`, then each include row; a row takes from `axes` what it leaves out."""
+    base = {axis: values for axis, values in matrix.axes.items() if values}
+    if all(package in base for package in ("torch", "diffusers", "transformers", "accelerate")):
+        yield base
+    for row in matrix.include:
+        yield {**base, **row}
+
+
+def asked_environments(matrix: Matrix) -> list[dict[str, str]]:
+    """The environments as written, without asking any index: what one can name before anything runs."""
+    found: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+    for row in _rows(matrix):
+        names = [axis for axis in matrix.packages if axis in row]
+        for values in itertools.product(*(row[axis] for axis in names)):
+            asked = dict(zip(names, values, strict=True))
+            found.setdefault(tuple(sorted(asked.items())), asked)
+    return list(found.values())
+
+
+def selection(matrix: Matrix, select: str | None) -> tuple[Expression, ...] | None:
+    """The expressions that `select` means: a selection's name, or an expression itself; None for all.
+
+    Raises:
+        NoSelection: it is neither.
+    """
+    if select is None:
+        return None
+    if select in matrix.selections:
+        return matrix.selections[select]
+    try:
+        return (matrix.expression(select),)
+    except ExpressionError as error:
+        names = ", ".join(matrix.selections) or "none"
+        raise NoSelection(
+            f"{select!r} is neither a selection nor an expression: {error}",
+            f"Selections in {matrix.file}: {names}. An expression looks like `offload==sequential and diffusers>=0.36`.",
+        ) from error
+
+
+def expand(matrix: Matrix, select: str | None, releases: Releases) -> Cells:
+    """Every cell of `matrix` that is asked for by `select`, once each.
+
+    Args:
+        matrix: a checked matrix.
+        select: a selection's name, an expression, or None for all cells.
+        releases: answers which releases a package has.
+
+    Raises:
+        NoSelection: `select` is unknown, or nothing is left.
+    """
+    wanted = selection(matrix, select)
+    left_out: Counter[tuple[str, str]] = Counter()
+    kept: dict[str, Asked] = {}
+    total = 0
+    versions = _Versions(releases)
+    for row in _rows(matrix):
+        for asked in _row_cells(matrix, row, versions):
+            if asked.subject in kept:
+                continue
+            total += 1
+            rule = next((rule for rule in matrix.exclude if rule.when.matches(asked.row())), None)
+            if rule is not None:
+                left_out[rule.reason, rule.when.text] += 1
+            elif wanted is None or any(expression.matches(asked.row()) for expression in wanted):
+                kept[asked.subject] = asked
+    if not kept:
+        raise NoSelection(
+            f"no cell of {matrix.file} fits {select!r}" if select else f"{matrix.file} asks for no cell",
+            "Run `metamatrix plan` without --select to see what there is.",
+        )
+    excluded = tuple(Excluded(reason, when, count) for (reason, when), count in left_out.items())
+    return Cells(tuple(kept.values()), excluded, total)
+
+
+def _row_cells(matrix: Matrix, row: Mapping[str, tuple[str, ...]], versions: _Versions) -> Iterator[Asked]:
+    packages = [axis for axis in matrix.packages if axis in row]
+    environments = itertools.product(*(list(versions.exact(axis, row[axis])) for axis in packages))
+    probes = [
+        dict(zip(PROBE, values, strict=True)) for values in itertools.product(*(row[axis] for axis in PROBE))
+    ]
+    as_of = matrix.as_of.isoformat() if matrix.as_of else None
+    for pairs in environments:
+        asked = {axis: pair[0] for axis, pair in zip(packages, pairs, strict=True)}
+        exact = {axis: pair[1] for axis, pair in zip(packages, pairs, strict=True)}
+        for probe in probes:
+            backend = matrix.torch_backend.get(probe["runner"], probe["runner"])
+            yield Asked(subject_id(asked, probe, backend, as_of), asked, exact, probe, backend)
+
+
+class _Versions:
+    """Turns what is asked into (asked, exact) pairs, asking the index once per question."""
+
+    def __init__(self, releases: Releases) -> None:
+        self._releases = releases
+        self._known: dict[tuple[str, str], list[tuple[str, str]]] = {}
+
+    def exact(self, package: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
+        for value in values:
+            key = (package, value)
+            if key not in self._known:
+                self._known[key] = self._expand(package, value)
+            yield from self._known[key]
+
+    def _expand(self, package: str, value: str) -> list[tuple[str, str]]:
+        if value == "latest" or value.startswith("latest-"):
+            back = int(value.partition("-")[2] or 0)
+            found = self._all(package, "", False, back + 1)
+            if len(found) <= back:
+                raise NoSelection(
+                    f"{package} has only {len(found)} releases, so there is no {value!r}", "Ask for a newer one."
+                )
+            return [(value, found[back])]
+        if value == "pre":
+            found = self._all(package, "", True, 1)
+            return [(value, found[0])] if found else []
+        if _is_range(value):
+            found = self._all(package, value, False, MOST_RELEASES)
+            if not found:
+                raise NoSelection(
+                    f"no release of {package} fits {value!r}", "Widen the range, or look up which releases exist."
+                )
+            return [(version, version) for version in reversed(found)]
+        return [(value, value)]
+
+    def _all(self, package: str, specifier: str, pre: bool, count: int) -> list[str]:
+        if package == "python":
+            allowed = SpecifierSet(specifier)
+            return [version for version in reversed(PYTHONS) if Version(version) in allowed]
+        return self._releases(package, specifier, pre, count)
+
+
+def _is_range(value: str) -> bool:
+    try:
+        SpecifierSet(value)
+    except InvalidSpecifier:
+        return False
+    return True
