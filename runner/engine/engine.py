@@ -1,0 +1,135 @@
+"""Who does what when? Builds environments one after the other, runs those that are ready beside that."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+from runner.engine.archive import write_archive
+from runner.engine.environment_run import EnvironmentRun, Settings, Stopped
+from runner.engine.requests import Requests
+from runner.engine.slots import Slots
+from runner.environments.store import BuildFailed, Environment, Store
+from runner.errors import EnvironmentDamaged, UvFailed
+from runner.plan import Plan, PlannedEnvironment
+from runner.results.attempt import Attempt
+from runner.results.conclude import EnvironmentState
+from runner.results.folder import RunFolder
+
+__all__ = ["Engine", "Observer", "Options"]
+
+
+class Observer(Protocol):
+    """Who is told what happens; called from several threads."""
+
+    def environment(self, key: str, state: str) -> None:
+        """An environment is now waiting, building, running, done or failed."""
+
+    def attempt(self, attempt: Attempt) -> None:
+        """An attempt was written down."""
+
+    def note(self, text: str) -> None:
+        """Something that a reader of the run should know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`jobs` cells at once; `cold` gives each cell a process of its own; `shuffle` seeds the order of cells."""
+
+    jobs: int
+    cold: bool = False
+    shuffle: int | None = None
+
+
+class Engine:
+    """Runs a plan into a folder. `stop` may be called from a signal handler or another thread."""
+
+    def __init__(self, plan: Plan, folder: RunFolder, store: Store, observer: Observer, options: Options) -> None:
+        self._plan, self._folder, self._store = plan, folder, store
+        self._observer, self._options = observer, options
+        self._stop = threading.Event()
+        self._requests = Requests(store.root / "checkpoints")
+        self._settings = Settings(
+            store=store.root,
+            archive=write_archive(store.root / "probe"),
+            limits=plan.limits.as_json(),
+            cold=options.cold,
+            slots=Slots(options.jobs),
+            stop=self._stop,
+            on_attempt=observer.attempt,
+            on_note=observer.note,
+        )
+
+    def stop(self) -> None:
+        """End soon: what is under way is given up, what is written down stays."""
+        self._stop.set()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stop.is_set()
+
+    def run(self) -> None:
+        """Run all environments of the plan.
+
+        A fault of this program in one environment does not keep the others from running; the first such
+        error is raised at the end.
+        """
+        errors: list[BaseException] = []
+        with ThreadPoolExecutor(max_workers=max(1, self._options.jobs)) as pool:
+            futures: list[Future[None]] = []
+            for environment in self._plan.environments:
+                if self._stop.is_set():
+                    break
+                if environment.lock is None:
+                    self._observer.environment(environment.key, "failed")
+                    continue
+                built = self._build(environment)
+                if built is not None:
+                    futures.append(pool.submit(self._guarded(errors, built)))
+            for future in futures:
+                future.result()
+        if errors and not self._stop.is_set():
+            raise errors[0]
+
+    def _build(self, environment: PlannedEnvironment) -> Environment | None:
+        key = environment.key
+        self._observer.environment(key, "building")
+        try:
+            built = self._store.build(self._plan.lock(environment), max(1, self._options.jobs))
+        except BuildFailed as error:
+            self._folder.keep_environment(key, EnvironmentState(fault=str(error)))
+            self._observer.environment(key, "failed")
+            return None
+        except UvFailed:
+            if self._stop.is_set():
+                return None
+            raise
+        self._folder.keep_environment(key, EnvironmentState(record=built.record))
+        self._observer.environment(key, "waiting")
+        return built
+
+    def _guarded(self, errors: list[BaseException], environment: Environment) -> Callable[[], None]:
+        def run() -> None:
+            cells = self._plan.of(environment.id)
+            if self._options.shuffle is not None:
+                random.Random(self._options.shuffle).shuffle(cells)  # noqa: S311 - an order, not a secret
+            self._observer.environment(environment.id, "running")
+            try:
+                EnvironmentRun(environment, cells, self._folder, self._requests, self._settings).run()
+                self._observer.environment(environment.id, "done")
+            except Stopped:
+                self._observer.environment(environment.id, "stopped")
+            except EnvironmentDamaged as error:
+                self._observer.note(str(error))
+                self._observer.environment(environment.id, "failed")
+                errors.append(error)
+            except Exception as error:  # one environment's trouble must not end the others; raised at the end
+                self._observer.note(f"{environment.id}: {type(error).__name__}: {error}")
+                self._observer.environment(environment.id, "failed")
+                errors.append(error)
+
+        return run

@@ -1,0 +1,367 @@
+"""How does one environment get its attempts? Reference, controls, siblings, cells; then cold witnesses.
+
+One zygote imports once; its cells are forked as slots are free. What dies, and what is bad, is run again
+in a cold process, alone where it died.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from runner.checkpoints.damage import CANONICAL, not_applicable
+from runner.checkpoints.golden import golden_arrays
+from runner.engine.requests import Requests
+from runner.engine.slots import Slots
+from runner.engine.zygote_client import ZygoteClient, ZygoteLost
+from runner.environments.sandbox import confined
+from runner.environments.store import Environment
+from runner.plan import PlannedCell
+from runner.probe.words import PROBE_VERSION
+from runner.results.attempt import Attempt
+from runner.results.conclude import controls_cell, sibling, unconfirmed
+from runner.results.folder import RunFolder
+from runner.results.outcome import judge
+from runner.verdicts import Class
+
+__all__ = ["EnvironmentRun", "Settings", "Stopped"]
+
+_OPEN_SECONDS = 300
+_LOST_TWICE = 2
+
+
+class Stopped(Exception):
+    """The user asked to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is the same for every environment of a run."""
+
+    store: Path
+    archive: Path
+    limits: dict[str, int]
+    cold: bool
+    slots: Slots
+    stop: threading.Event
+    on_attempt: Callable[[Attempt], None]
+    on_note: Callable[[str], None]
+
+
+class EnvironmentRun:
+    """Runs the cells of one environment that have no attempt yet."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        cells: Sequence[PlannedCell],
+        folder: RunFolder,
+        requests: Requests,
+        settings: Settings,
+    ) -> None:
+        self._environment = environment
+        self._cells = [
+            cell for cell in cells if not_applicable(cell.probe["checkpoint"]) is None and cell.probe["runner"] == "cpu"
+        ]
+        self._folder = folder
+        self._requests = requests
+        self._settings = settings
+        self._attempts = folder.attempts(PROBE_VERSION, settings.limits)
+        self._shared: dict[str, Any] = {}
+        self._scratch = Path()
+        self._confined = False
+        self._losses: dict[str, int] = {}
+
+    def run(self) -> None:
+        """Run what is left to run.
+
+        Raises:
+            Stopped: the user asked to; what was under way is lost, what is written down stays.
+            EnvironmentDamaged: something was written into the sealed environment.
+        """
+        if not self._cells:
+            return
+        cells = self._needed()
+        if not self._left(cells) and not unconfirmed(self._cells, self._attempts):
+            return
+        self._scratch = Path(tempfile.mkdtemp(prefix="metamatrix-"))
+        try:
+            self._shared["golden"] = golden_arrays(self._cells[0].probe["pipeline"])
+            self._run_reference(cells[0])
+            self._run_cells(self._left(cells))
+            self._run_witnesses()
+            self._environment.check_seal()
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _needed(self) -> list[PlannedCell]:
+        """All cells to run, hidden ones first: the reference, the controls, a sound sibling of each damaged load."""
+        first = self._cells[0]
+        hidden = [first.at(checkpoint=CANONICAL, load="pretrained", offload="none"), controls_cell(first)]
+        hidden += [sibling(cell) for cell in self._cells if cell.probe["checkpoint"] != CANONICAL]
+        return list({cell.id: cell for cell in [*hidden, *self._cells]}.values())
+
+    def _left(self, cells: Sequence[PlannedCell]) -> list[PlannedCell]:
+        return [cell for cell in cells if not self._attempts.get(cell.id)]
+
+    def _run_reference(self, cell: PlannedCell) -> None:
+        """The reference comes first: its arrays are what every other cell of the environment is compared with."""
+        if not self._attempts.get(cell.id):
+            self._run_cold([cell], arrays=True) if self._settings.cold else self._run_forked([cell], arrays=True)
+        for attempt in self._attempts.get(cell.id, ()):
+            for report in attempt.stages:
+                kept = report["facts"].get("arrays")
+                if kept and judge(attempt).group is Class.GOOD:
+                    self._shared["reference"] = self._folder.arrays(kept)
+
+    def _run_cells(self, cells: Sequence[PlannedCell]) -> None:
+        if self._settings.cold:
+            self._run_cold(cells)
+        else:
+            self._run_forked(cells)
+
+    # --- forked cells
+
+    def _run_forked(self, cells: Sequence[PlannedCell], arrays: bool = False) -> None:
+        """Fork the cells from one zygote; a zygote that is lost is replaced, its cells run again alone."""
+        pending = list(cells)
+        alone: list[PlannedCell] = []
+        while pending or alone:
+            zygote = self._zygote()
+            if zygote is None:  # cannot import, or cannot fork: cold processes show what there is
+                self._run_cold([*pending, *alone], arrays)
+                return
+            try:
+                self._drive(zygote, pending, arrays)
+                while alone:
+                    with self._settings.slots.all():
+                        self._drive_alone(zygote, alone, arrays)
+            except ZygoteLost as error:
+                alone += self._lost(zygote, error)
+            finally:
+                self._end(zygote)
+
+    def _zygote(self) -> _Zygote | None:
+        """The environment's zygote, opened once and kept until `_end`; None where forks are not to be had."""
+        zygote = self._start(warm=True)
+        try:
+            message = zygote.client.receive(_OPEN_SECONDS)
+        except ZygoteLost as error:
+            zygote.client.kill()
+            self._settings.on_note(f"{self._environment.id}: {error}")
+            return None
+        ready = bool(message) and message[0]["kind"] == "ready" and message[0]["threads"] == 1
+        if ready:
+            return zygote
+        zygote.client.kill()
+        if message and message[0]["kind"] == "ready":
+            text = f"imports leave {message[0]['threads']} threads, so nothing is forked; each cell runs cold"
+            self._settings.on_note(f"{self._environment.id}: {text}")
+        return None
+
+    def _start(self, warm: bool) -> _Zygote:
+        command, self._confined = confined([str(self._environment.python)], self._settings.store)
+        client = ZygoteClient(command, self._settings.archive, self._scratch, self._scratch / "zygote.log")
+        first = self._cells[0].at(checkpoint=CANONICAL, load="pretrained", offload="none")
+        client.send(
+            {
+                "kind": "open",
+                "warm": warm,
+                "class": self._requests.class_name(first),
+                "weights": self._requests.weights(),
+                "scratch": str(self._scratch),
+                "rehearsal": self._requests.request(first) if warm else None,
+            }
+        )
+        client.send({"kind": "share", "values": self._shared})
+        return _Zygote(client)
+
+    def _drive(self, zygote: _Zygote, pending: list[PlannedCell], arrays: bool) -> None:
+        """Keep as many cells under way as there are slots, until none is left."""
+        slots = self._settings.slots
+        while pending or zygote.under_way:
+            self._check_stop()
+            while pending:
+                if zygote.under_way:
+                    if not slots.try_take():
+                        break
+                else:
+                    slots.take()
+                zygote.dispatch(pending.pop(0), self._requests, self._settings.limits, arrays)
+            for attempt_of in zygote.receive():
+                slots.give()
+                self._keep(self._attempt(attempt_of, "fork", alone=False))
+
+    def _drive_alone(self, zygote: _Zygote, alone: list[PlannedCell], arrays: bool) -> None:
+        zygote.dispatch(alone[0], self._requests, self._settings.limits, arrays)
+        while zygote.under_way:
+            self._check_stop()
+            for ended in zygote.receive():
+                alone.pop(0)
+                self._keep(self._attempt(ended, "fork", alone=True))
+
+    def _lost(self, zygote: _Zygote, error: ZygoteLost) -> list[PlannedCell]:
+        """The cells that were under way when a zygote went: to run again alone, or `crash` at the second time."""
+        again = []
+        if not zygote.under_way:
+            self._losses["no cell"] = self._losses.get("no cell", 0) + 1
+            if self._losses["no cell"] >= _LOST_TWICE:
+                raise error
+        for ended in zygote.abandon():
+            self._settings.slots.give()
+            count = self._losses[ended.cell.id] = self._losses.get(ended.cell.id, 0) + 1
+            if count < _LOST_TWICE:
+                again.append(ended.cell)
+            else:
+                ended.message = {"how": "signal", "signal": 9, "text": f"it ended its zygote twice: {error}"}
+                self._keep(self._attempt(ended, "fork", alone=True))
+        return again
+
+    def _end(self, zygote: _Zygote) -> None:
+        for _ in zygote.abandon():
+            self._settings.slots.give()
+        if self._settings.stop.is_set():
+            zygote.client.kill()
+        else:
+            zygote.client.close()
+
+    # --- cold cells
+
+    def _run_cold(self, cells: Sequence[PlannedCell], arrays: bool = False, alone: bool = False) -> None:
+        """One fresh process per cell: nothing is imported before it starts."""
+        for cell in cells:
+            self._check_stop()
+            if alone:
+                with self._settings.slots.all():
+                    self._one_cold(cell, arrays, alone=True)
+                continue
+            self._settings.slots.take()
+            try:
+                self._one_cold(cell, arrays, alone=False)
+            finally:
+                self._settings.slots.give()
+
+    def _one_cold(self, cell: PlannedCell, arrays: bool, alone: bool) -> None:
+        zygote = self._start(warm=False)
+        try:
+            zygote.client.receive(_OPEN_SECONDS)
+            zygote.dispatch(cell, self._requests, self._settings.limits, arrays)
+            while zygote.under_way:
+                self._check_stop()
+                for ended in zygote.receive():
+                    self._keep(self._attempt(ended, "cold", alone))
+        except ZygoteLost as error:
+            for ended in zygote.abandon():
+                ended.message = {"how": "harness", "text": str(error)}
+                self._keep(self._attempt(ended, "cold", alone))
+        finally:
+            zygote.client.kill()
+
+    def _run_witnesses(self) -> None:
+        """A bad verdict is published only after a cold process has shown it too, once per signature."""
+        while cells := unconfirmed(self._cells, self._attempts):
+            for cell in cells:
+                last = self._attempts[cell.id][-1]
+                self._run_cold([cell], alone=last.how in ("signal", "timeout"))
+
+    # --- writing down
+
+    def _keep(self, attempt: Attempt) -> None:
+        self._folder.keep_attempt(attempt)
+        self._attempts.setdefault(attempt.cell, []).append(attempt)
+        self._settings.on_attempt(attempt)
+
+    def _attempt(self, ended: _UnderWay, mode: str, alone: bool) -> Attempt:
+        message = ended.message
+        for report in ended.stages:
+            arrays = report["facts"].pop("arrays", None)
+            if arrays:
+                report["facts"]["arrays"] = self._folder.keep_arrays(arrays)
+        return Attempt(
+            id=uuid.uuid4().hex,
+            cell=ended.cell.id,
+            environment=self._environment.id,
+            mode=mode,
+            alone=alone,
+            how=message["how"],
+            signal=message.get("signal", 0),
+            text=message.get("text", ""),
+            stages=ended.stages,
+            log=self._folder.keep_log(message.get("log", "")),
+            started=ended.started,
+            seconds=message.get("seconds", 0.0),
+            peak_rss_kb=message.get("peak_rss_kb", 0),
+            probe_version=PROBE_VERSION,
+            conditions={
+                "limits": self._settings.limits,
+                "isolation": "venv",
+                "confined": self._confined,
+                "python": self._environment.record["python"],
+                "platform": self._environment.record["platform"],
+                "cpus": os.cpu_count(),
+                "machine": platform.machine(),
+                "threads": 1,
+            },
+        )
+
+    def _check_stop(self) -> None:
+        if self._settings.stop.is_set():
+            raise Stopped
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    cell: PlannedCell
+    started: str
+    stages: list[dict[str, Any]]
+    message: dict[str, Any]
+    deadline: float
+
+
+class _Zygote:
+    """A client and the cells that it has under way."""
+
+    def __init__(self, client: ZygoteClient) -> None:
+        self.client = client
+        self.under_way: dict[str, _UnderWay] = {}
+
+    def dispatch(self, cell: PlannedCell, requests: Requests, limits: dict[str, int], arrays: bool) -> None:
+        # The zygote keeps the time limit; the engine only notices when the zygote itself does not.
+        deadline = time.monotonic() + limits["seconds"] + 30
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self.under_way[cell.id] = _UnderWay(cell, now, [], {}, deadline)
+        request = requests.request(cell, arrays)
+        self.client.send({"kind": "cell", "cell": cell.id, "request": request, "limits": limits})
+
+    def receive(self) -> list[_UnderWay]:
+        """Wait a little; the cells that have ended."""
+        ended = []
+        for message in self.client.receive(0.2):
+            cell = self.under_way.get(message.get("cell", ""))
+            if cell is None:
+                continue  # the answer to `open`
+            if message["kind"] == "stage":
+                report = {name: message[name] for name in ("stage", "findings", "facts", "seconds")}
+                cell.stages.append(report)
+            elif message["kind"] == "ended":
+                cell.message = message
+                ended.append(self.under_way.pop(cell.cell.id))
+        if any(time.monotonic() > cell.deadline for cell in self.under_way.values()):
+            raise ZygoteLost("the zygote does not end a cell that is out of time")
+        return ended
+
+    def abandon(self) -> list[_UnderWay]:
+        """Forget what is under way, and say what that was."""
+        cells = list(self.under_way.values())
+        self.under_way.clear()
+        return cells

@@ -1,0 +1,1 @@
+"""From attempts to verdicts: what is written down, and what it means."""

@@ -1,0 +1,226 @@
+"""What is kept of a run, and where? One folder: the database, the exchange file, logs and locks by content.
+
+    plan.json         the plan, with its locks
+    results.sqlite    the truth on this machine (WAL)
+    attempts.ndjson   the same attempts, append-only, for exchange
+    logs/ locks/ arrays/   by sha256
+
+Killing the program at any instant loses at most the attempts under way.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+from dataclasses import fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from runner.errors import InfrastructureError, RunFolderError
+from runner.plan import Plan, read_plan, write_plan
+from runner.results.attempt import Attempt
+from runner.results.conclude import EnvironmentState
+
+__all__ = ["RunFolder", "read_text"]
+
+SCHEMA_VERSION = 1
+_MIGRATIONS = (
+    """
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+    CREATE TABLE environments (key TEXT PRIMARY KEY, record TEXT, fault TEXT NOT NULL) STRICT;
+    CREATE TABLE attempts (
+        sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        cell TEXT NOT NULL,
+        environment TEXT NOT NULL,
+        mode TEXT NOT NULL CHECK (mode IN ('fork', 'cold')),
+        probe_version TEXT NOT NULL,
+        body TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX attempts_by_cell ON attempts (cell);
+    CREATE TRIGGER attempts_never_change BEFORE UPDATE ON attempts
+        BEGIN SELECT RAISE(ABORT, 'attempts are never changed'); END;
+    CREATE TRIGGER attempts_never_go BEFORE DELETE ON attempts
+        BEGIN SELECT RAISE(ABORT, 'attempts are never removed'); END;
+    """,
+)
+_FIELDS = {field.name for field in fields(Attempt)}
+
+
+class RunFolder:
+    """A run's folder, held by one process at a time while it is open for writing."""
+
+    def __init__(self, path: Path, writing: bool = True) -> None:
+        self.path = path
+        self._guard = threading.Lock()
+        self._lock = None
+        try:
+            if writing:
+                path.mkdir(parents=True, exist_ok=True)
+                for name in ("logs", "locks", "arrays"):
+                    (path / name).mkdir(exist_ok=True)
+                self._lock = (path / ".lock").open("w")
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            elif not (path / "results.sqlite").exists():
+                raise RunFolderError(f"{path} holds no results", "Give the folder of a run: `metamatrix run --output`.")
+        except BlockingIOError as error:
+            raise RunFolderError(
+                f"{path} is in use by another run", "Wait for it to end, or give another folder with --output."
+            ) from error
+        except OSError as error:
+            raise InfrastructureError(f"{path} cannot be used: {error.strerror}", "Give another --output.") from error
+        self._database = sqlite3.connect(path / "results.sqlite", check_same_thread=False, isolation_level=None)
+        self._prepare(writing)
+        if writing:
+            self._reconcile()
+
+    def _prepare(self, writing: bool) -> None:
+        try:
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = FULL")
+            (version,) = self._database.execute("PRAGMA user_version").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise RunFolderError(
+                f"{self.path / 'results.sqlite'} is no database: {error}", "Move the folder away and run again."
+            ) from error
+        if version > SCHEMA_VERSION:
+            raise RunFolderError(
+                f"{self.path} was written by a newer metamatrix (schema {version})", "Upgrade, or give another folder."
+            )
+        if writing:
+            for number, script in enumerate(_MIGRATIONS[version:], start=version + 1):
+                self._database.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._database.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    # --- the plan
+
+    def keep_plan(self, plan: Plan) -> None:
+        """Make `plan` this folder's plan; attempts of an earlier plan stay and serve where cells are the same."""
+        for digest, text in plan.locks.items():
+            _write_once(self.path / "locks" / digest, text.encode())
+        write_plan(plan, self.path / "plan.json")
+
+    def plan(self) -> Plan | None:
+        """This folder's plan, or None where it has none yet."""
+        path = self.path / "plan.json"
+        return read_plan(path) if path.exists() else None
+
+    def started(self, fallback: str) -> tuple[str, str]:
+        """(id, start) of the run that this folder holds: set once, by the first run."""
+        with self._guard:
+            found = dict(self._database.execute("SELECT key, value FROM meta").fetchall())
+            if "run" not in found:
+                found = {"run": os.urandom(8).hex(), "started": fallback}
+                self._database.execute("BEGIN IMMEDIATE")
+                self._database.executemany("INSERT INTO meta VALUES (?, ?)", list(found.items()))
+                self._database.execute("COMMIT")
+            return found["run"], found["started"]
+
+    # --- environments
+
+    def keep_environment(self, key: str, state: EnvironmentState) -> None:
+        record = json.dumps(dict(state.record)) if state.record is not None else None
+        with self._guard:
+            self._database.execute(
+                "INSERT INTO environments VALUES (?, ?, ?) "
+                "ON CONFLICT (key) DO UPDATE SET record = excluded.record, fault = excluded.fault",
+                (key, record, state.fault),
+            )
+
+    def environments(self) -> dict[str, EnvironmentState]:
+        with self._guard:
+            rows = self._database.execute("SELECT key, record, fault FROM environments").fetchall()
+        return {key: EnvironmentState(json.loads(record) if record else None, fault) for key, record, fault in rows}
+
+    # --- attempts
+
+    def keep_attempt(self, attempt: Attempt) -> None:
+        """Write one attempt down for good: first the database, then the exchange file."""
+        body = json.dumps(attempt.as_json(), separators=(",", ":"))
+        with self._guard:
+            self._database.execute(
+                "INSERT INTO attempts (id, cell, environment, mode, probe_version, body) VALUES (?, ?, ?, ?, ?, ?)",
+                (attempt.id, attempt.cell, attempt.environment, attempt.mode, attempt.probe_version, body),
+            )
+            with (self.path / "attempts.ndjson").open("ab") as file:
+                file.write(body.encode() + b"\n")
+
+    def attempts(self, probe_version: str, limits: dict[str, int]) -> dict[str, list[Attempt]]:
+        """All attempts of one probe version and the same limits, by cell, in the order they were made."""
+        with self._guard:
+            rows = self._database.execute(
+                "SELECT cell, body FROM attempts WHERE probe_version = ? ORDER BY sequence", (probe_version,)
+            ).fetchall()
+        found: dict[str, list[Attempt]] = {}
+        for cell, body in rows:
+            data = json.loads(body)
+            if data["conditions"].get("limits") == limits:
+                attempt = Attempt(**{name: value for name, value in data.items() if name in _FIELDS})
+                found.setdefault(cell, []).append(attempt)
+        return found
+
+    def _reconcile(self) -> None:
+        """Make the exchange file whole after a kill: cut a torn last line, add what the database has more."""
+        path = self.path / "attempts.ndjson"
+        content = path.read_bytes() if path.exists() else b""
+        whole = content[: content.rfind(b"\n") + 1]
+        seen = {json.loads(line)["id"] for line in whole.splitlines() if line.strip()}
+        rows = self._database.execute("SELECT id, body FROM attempts ORDER BY sequence").fetchall()
+        lost = [body for identifier, body in rows if identifier not in seen]
+        if len(whole) != len(content) or lost:
+            added = "".join(body + "\n" for body in lost).encode()
+            temporary = path.with_name(".attempts.ndjson")
+            temporary.write_bytes(whole + added)
+            os.replace(temporary, path)
+
+    # --- content-addressed files
+
+    def keep_log(self, text: str) -> str:
+        """Keep what a cell printed; its sha256."""
+        return self._keep("logs", text.encode("utf-8", "backslashreplace"))
+
+    def keep_arrays(self, arrays: dict[str, Any]) -> str:
+        """Keep the arrays of a reference; their sha256."""
+        return self._keep("arrays", json.dumps(arrays, sort_keys=True).encode())
+
+    def arrays(self, digest: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.path / "arrays" / digest).read_text(encoding="utf-8"))
+        return found
+
+    def _keep(self, kind: str, content: bytes) -> str:
+        digest = hashlib.sha256(content).hexdigest()
+        _write_once(self.path / kind / digest, content)
+        return digest
+
+
+def _write_once(path: Path, content: bytes) -> None:
+    if not path.exists():
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+
+
+def read_text(path: Path, limit: int = 64 * 1024) -> str:
+    """The first `limit` bytes of a kept text, as text whatever they are; empty where it is gone."""
+    try:
+        with path.open("rb") as file:
+            return file.read(limit).decode("utf-8", "backslashreplace")
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,94 @@
+"""What does one attempt say? The earliest stage with a finding, and there the weightiest finding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from runner.probe.words import STAGES as PROBE_STAGES
+from runner.results.attempt import Attempt
+from runner.results.signature import signature
+from runner.verdicts import FINDING_ORDER, Class, Verdict, class_of
+
+__all__ = ["Outcome", "judge"]
+
+_VERDICTS = {
+    "harness": Verdict.HARNESS_ERROR,
+    "orphan": Verdict.ORPHAN_META,
+    "unexpected-meta": Verdict.UNEXPECTED_META,
+    "corrupt": Verdict.CORRUPT_WEIGHTS,
+    "out-of-memory": Verdict.OUT_OF_MEMORY,
+    "bad-output": Verdict.BAD_OUTPUT,
+    "unsupported": Verdict.UNSUPPORTED,
+}
+_EXCEPTIONS = {
+    "import": Verdict.IMPORT_ERROR,
+    "load": Verdict.LOAD_ERROR,
+    "offload": Verdict.OFFLOAD_ERROR,
+    "step": Verdict.STEP_ERROR,
+    "lifecycle": Verdict.OFFLOAD_ERROR,  # to release is the other half of offloading
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A verdict with its stage, a cause in words, the signature of a bad one, and the tensors named."""
+
+    verdict: Verdict
+    stage: str
+    cause: str
+    signature: str = ""
+    tensors: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def group(self) -> Class:
+        return class_of(self.verdict)
+
+
+def judge(attempt: Attempt) -> Outcome:
+    """The outcome of one attempt by itself."""
+    for report in attempt.stages:
+        found = sorted(report["findings"], key=lambda finding: FINDING_ORDER.index(finding["kind"]))
+        if found:
+            return _from_finding(report["stage"], found[0])
+    reached = attempt.stages[-1]["stage"] if attempt.stages else None
+    after = _after(reached)
+    if attempt.how == "timeout":
+        seconds = attempt.conditions.get("limits", {}).get("seconds")
+        return _bad(Verdict.TIMEOUT, after, f"no end within {seconds} s", "timeout")
+    if attempt.how == "signal":
+        return _bad(Verdict.CRASH, after, f"ended by signal {attempt.signal}", f"signal {attempt.signal}")
+    if attempt.how != "exited":
+        return Outcome(Verdict.HARNESS_ERROR, after, attempt.text or "the probe itself failed; its log says more")
+    if reached != PROBE_STAGES[-1]:
+        return Outcome(Verdict.HARNESS_ERROR, after, f"the cell ended without a word after {reached}")
+    return Outcome(Verdict.PASS, reached, "")
+
+
+def _after(stage: str | None) -> str:
+    """The stage that was under way when the last word came after `stage`."""
+    if stage is None:
+        return PROBE_STAGES[0]
+    index = PROBE_STAGES.index(stage) + 1
+    return PROBE_STAGES[min(index, len(PROBE_STAGES) - 1)]
+
+
+def _from_finding(stage: str, finding: dict[str, Any]) -> Outcome:
+    kind = finding["kind"]
+    verdict = _EXCEPTIONS[stage] if kind == "exception" else _VERDICTS[kind]
+    tensors = tuple(finding.get("tensors", ()))
+    cause = finding["text"]
+    if class_of(verdict) is not Class.BAD:
+        return Outcome(verdict, stage, cause, "", tensors)
+    exception = finding.get("exception")
+    if exception:
+        what = f"{exception['cause_type']}: {exception['cause_message']}"
+    elif tensors:
+        what = " ".join(sorted({f"{row['module']} {row['kind']} {row['state']} {row['detail']}" for row in tensors}))
+    else:
+        what = cause
+    return Outcome(verdict, stage, cause, signature(verdict, stage, what), tensors)
+
+
+def _bad(verdict: Verdict, stage: str, cause: str, what: str) -> Outcome:
+    return Outcome(verdict, stage, cause, signature(verdict, stage, what))
