@@ -1,0 +1,5 @@
+"""`python -m metamatrix`."""
+
+from metamatrix.cli import main
+
+main()

@@ -1,0 +1,118 @@
+"""Which commands are there? Their options; each does its work in a module of its own, imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="metamatrix",
+    help="Which versions of torch, diffusers, transformers and accelerate load which pipelines, with every weight "
+    "really there? metamatrix runs them and shows the evidence.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+MatrixFile = Annotated[Path, typer.Option("--matrix", help="The matrix file.")]
+Select = Annotated[
+    Optional[str],  # noqa: UP045 - typer reads this at run time
+    typer.Option("--select", help="A selection of the matrix file, or an expression such as 'offload == disk'."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON to standard output.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False) -> None:
+    if version:
+        from metamatrix import __version__
+
+        typer.echo(f"metamatrix {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def plan(
+    matrix: MatrixFile = Path("matrix.yaml"),
+    select: Select = None,
+    output: Annotated[Optional[Path], typer.Option("--output", help="Write plan.json into this folder.")] = None,  # noqa: UP045
+    as_json: AsJson = False,
+) -> None:
+    """Show which environments and cells a matrix means, what is left out and why, and what it will cost."""
+    from metamatrix.commands.plan import run_plan
+
+    raise typer.Exit(run_plan(matrix, select, output, as_json))
+
+
+@app.command()
+def run(
+    matrix: MatrixFile = Path("matrix.yaml"),
+    select: Select = None,
+    output: Annotated[
+        Path, typer.Option("--output", help="The run's folder; the same folder again continues it.")
+    ] = Path("out/run"),
+    plan_file: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--plan", help="Run a plan file, with its locks, instead of resolving the matrix."),
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=0, help="Cells at once; 0 means one per core.")] = 0,
+    isolation: Annotated[str, typer.Option("--isolation", help="auto or venv.")] = "auto",
+    fail_on: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--fail-on", help="`unexpected`: exit with 1 if there is a bad verdict that no `expect` covers."),
+    ] = None,
+    cold: Annotated[bool, typer.Option("--cold", help="Give every cell a fresh process. Slow; for checking.")] = False,
+    shuffle: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--shuffle", help="Run cells in a random order of this seed. For checking."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build the environments, run the cells, write the results down."""
+    from metamatrix.commands.run import Choices, run_matrix
+
+    choices = Choices(matrix, select, output, plan_file, jobs, isolation, fail_on, cold, shuffle, as_json)
+    raise typer.Exit(run_matrix(choices))
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.")] = Path("out/run"),
+    site: Annotated[Optional[Path], typer.Option("--site", help="Where the pages go; FOLDER/site by default.")] = None,  # noqa: UP045
+    as_json: AsJson = False,
+) -> None:
+    """Write the site, results.json, JUnit XML and a Markdown summary of a run."""
+    from metamatrix.commands.report import run_report
+
+    raise typer.Exit(run_report(folder, site, as_json))
+
+
+@app.command()
+def schema(
+    check: Annotated[bool, typer.Option("--check", help="Only say whether the files in the repository are current.")] = False,
+) -> None:
+    """Write the JSON Schemas of matrix.yaml and results.json into the source tree."""
+    from metamatrix.commands.schema import run_schema
+
+    raise typer.Exit(run_schema(check))
+
+
+def main() -> None:
+    """Run the command line; an error that a user can do something about is told in words, with its exit code."""
+    try:
+        app()
+    except Exception as error:
+        from runner.errors import MetamatrixError
+
+        if not isinstance(error, MetamatrixError):
+            raise
+        print(f"metamatrix: {error}", file=sys.stderr)
+        if error.remedy:
+            print(error.remedy, file=sys.stderr)
+        sys.exit(error.exit_code)

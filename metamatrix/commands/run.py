@@ -1,0 +1,144 @@
+"""`metamatrix run`: from a matrix or a plan to results in a folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from metamatrix.planning import narrowed, plan_matrix
+from metamatrix.progress import Progress
+from metamatrix.publish import document
+from reports.document import ResultsModel
+from runner.engine.engine import Engine, Options
+from runner.environments.store import Store, default_store
+from runner.errors import MetamatrixError
+from runner.matrix.load import load_matrix
+from runner.plan import Plan, read_plan
+from runner.probe.words import PROBE_VERSION
+from runner.resolve.uv import Uv
+from runner.results.folder import RunFolder
+
+__all__ = ["Choices", "run_matrix"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the user asked for on the command line."""
+
+    matrix: Path
+    select: str | None
+    output: Path
+    plan_file: Path | None
+    jobs: int
+    isolation: str
+    fail_on: str | None
+    cold: bool
+    shuffle: int | None
+    as_json: bool
+
+
+def run_matrix(choices: Choices) -> int:
+    """Run; the exit code is 0 where it is complete, 4 where it was stopped, 1 with --fail-on and a new failure."""
+    if choices.isolation not in ("auto", "venv"):
+        raise MetamatrixError(f"isolation {choices.isolation!r} is not offered", "This release has `venv` only.")
+    if choices.fail_on not in (None, "unexpected"):
+        raise MetamatrixError(f"--fail-on {choices.fail_on!r} is unknown", "It takes `unexpected`.")
+    console = Console(stderr=True)
+    if choices.isolation == "auto":
+        console.print("isolation: venv (the only one of this release; no security boundary)", highlight=False)
+    uv = Uv()
+    store = Store(default_store(), uv)
+    with RunFolder(choices.output) as folder:
+        plan = _plan(choices, folder, uv, console)
+        folder.keep_plan(plan)
+        folder.started(plan.created)
+        for warning in plan.warnings:
+            console.print("warning: " + warning, highlight=False, markup=False)
+        stopped = _drive(choices, plan, folder, store, uv, console)
+        results = document(folder)
+        (choices.output / "results.json").write_text(results.as_json(), encoding="utf-8")
+    if choices.as_json:
+        sys.stdout.write(results.as_json())
+    _summarise(results, console)
+    return _exit_code(choices, results, stopped, console)
+
+
+def _plan(choices: Choices, folder: RunFolder, uv: Uv, console: Console) -> Plan:
+    """The plan file that was given; the folder's own where nothing has changed; else a new one."""
+    if choices.plan_file is not None:
+        plan = read_plan(choices.plan_file)
+        return narrowed(plan, choices.select) if choices.select else plan
+    kept = folder.plan()
+    if kept is not None and kept.select == choices.select and kept.matrix_digest == load_matrix(choices.matrix).digest:
+        if not any(environment.fault for environment in kept.environments):
+            return kept
+    with console.status("resolving") as status:
+        return plan_matrix(
+            choices.matrix, choices.select, uv, lambda done, total: status.update(f"resolving {done}/{total}")
+        )
+
+
+def _drive(choices: Choices, plan: Plan, folder: RunFolder, store: Store, uv: Uv, console: Console) -> bool:
+    """Run the engine in a thread, so that Ctrl-C reaches this one; whether it was stopped."""
+    attempts = folder.attempts(PROBE_VERSION, plan.limits.as_json())
+    done = sum(1 for identifier in {cell.id for cell in plan.cells} if attempts.get(identifier))
+    options = Options(choices.jobs or os.cpu_count() or 1, choices.cold, choices.shuffle)
+    with Progress(plan, done, console) as progress:
+        engine = Engine(plan, folder, store, progress, options)
+        raised: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                engine.run()
+            except BaseException as error:  # handed to the main thread below
+                raised.append(error)
+
+        def stop(_number: int, _frame: object) -> None:
+            engine.stop()
+            uv.stop()
+
+        old = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        thread = threading.Thread(target=work, name="engine")
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(0.2)
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+        if raised and not engine.stopped:
+            raise raised[0]
+        return engine.stopped
+
+
+def _summarise(results: ResultsModel, console: Console) -> None:
+    """The share of no-answers first, then the verdicts."""
+    groups = Counter(cell.group for cell in results.cells)
+    console.print(f"no answer: {results.run.no_answer_share:.1%} of {len(results.cells)} cells", highlight=False)
+    for verdict, count in sorted(results.counts().items(), key=lambda pair: (-pair[1], pair[0])):
+        console.print(f"  {count:5} {verdict}", highlight=False)
+    console.print(", ".join(f"{count} {group}" for group, count in groups.most_common()), highlight=False)
+    surprises = [cell for cell in results.cells if cell.expectation and not cell.expected and cell.group == "good"]
+    for cell in surprises[:10]:
+        console.print(f"unexpected pass: {cell.subject} {' '.join(cell.axes.values())}", highlight=False)
+    if any(cell.expired for cell in results.cells):
+        console.print("warning: an `expect` entry has expired; look at it again", highlight=False)
+
+
+def _exit_code(choices: Choices, results: ResultsModel, stopped: bool, console: Console) -> int:
+    unfinished = sum(1 for cell in results.cells if cell.verdict is None)
+    if stopped or unfinished:
+        console.print(
+            f"{unfinished} cells have no verdict yet. Run the same command again to go on.", highlight=False
+        )
+        return 4
+    console.print(f"next: metamatrix report {choices.output}", highlight=False, markup=False)
+    unexpected = [cell for cell in results.cells if cell.group == "bad" and (not cell.expected or cell.expired)]
+    return 1 if choices.fail_on == "unexpected" and unexpected else 0

@@ -1,0 +1,149 @@
+"""How do a run's results become the published document? The one place where runner and reports meet."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+
+from metamatrix import __version__
+from reports.document import SCHEMA_VERSION, AttemptModel, CellModel, EnvironmentModel, ResultsModel, RunModel
+from runner.errors import RunFolderError
+from runner.matrix.axes import REBUILT
+from runner.plan import Plan, PlannedCell, PlannedEnvironment
+from runner.probe.words import PROBE_VERSION
+from runner.results.attempt import Attempt
+from runner.results.conclude import Conclusion, EnvironmentState, conclude, controls_cell
+from runner.results.folder import RunFolder
+from runner.results.outcome import judge
+
+__all__ = ["document"]
+
+
+def document(folder: RunFolder, today: date | None = None) -> ResultsModel:
+    """The published results of a run's folder, with verdicts concluded now.
+
+    Raises:
+        RunFolderError: the folder has no plan.
+    """
+    plan = folder.plan()
+    if plan is None:
+        raise RunFolderError(f"{folder.path} has no plan", "Run `metamatrix run --output` with this folder first.")
+    states = folder.environments()
+    attempts = folder.attempts(PROBE_VERSION, plan.limits.as_json())
+    conclusions = conclude(plan, states, attempts, today or datetime.now(UTC).date())
+    cells = [_cell(conclusion, folder) for conclusion in conclusions]
+    silent = sum(1 for cell in cells if cell.group in ("no answer", "unfinished"))
+    run, started = folder.started(plan.created)
+    return ResultsModel(
+        schema_version=SCHEMA_VERSION,
+        run=RunModel(
+            id=run,
+            started=started,
+            tool=f"metamatrix {__version__}",
+            no_answer_share=round(silent / len(cells), 6) if cells else 0.0,
+            matrix=plan.matrix,
+            select=plan.select,
+            isolation="venv",
+            limits=plan.limits.as_json(),
+            excluded=[{"reason": rule.reason, "when": rule.when, "count": rule.count} for rule in plan.excluded],
+            warnings=list(plan.warnings),
+        ),
+        environments=[_environment(plan, entry, states.get(entry.key), attempts) for entry in plan.environments],
+        cells=cells,
+    )
+
+
+def _environment(
+    plan: Plan, planned: PlannedEnvironment, state: EnvironmentState | None, attempts: dict[str, list[Attempt]]
+) -> EnvironmentModel:
+    record = dict(state.record) if state is not None and state.record is not None else {}
+    cells = plan.of(planned.key)
+    return EnvironmentModel(
+        id=planned.key,
+        requested=planned.asked,
+        installed=record.get("installed", planned.versions),
+        lock=f"sha256:{planned.lock}" if planned.lock else None,
+        python=record.get("python"),
+        platform=record.get("platform"),
+        torch_build=record.get("torch_build", ""),
+        direct_url=record.get("direct_url", {}),
+        controls=_controls(cells, attempts),
+        drift=_drift(cells, attempts),
+        proof=planned.proof,
+        fault=planned.fault or (state.fault if state is not None else ""),
+    )
+
+
+def _controls(cells: Sequence[PlannedCell], attempts: dict[str, list[Attempt]]) -> list[dict[str, Any]]:
+    for cell in cells[:1]:
+        for attempt in attempts.get(controls_cell(cell).id, ()):
+            for report in attempt.stages:
+                table: list[dict[str, Any]] = report["facts"].get("controls", [])
+                return table
+    return []
+
+
+def _drift(cells: Sequence[PlannedCell], attempts: dict[str, list[Attempt]]) -> str:
+    """One finding on the environment where its reference misses the golden arrays."""
+    for cell in cells[:1]:
+        reference = cell.at(checkpoint="canonical", load="pretrained", offload="none")
+        for attempt in attempts.get(reference.id, ()):
+            for report in attempt.stages:
+                golden = report["facts"].get("golden")
+                if golden and not golden["within"]:
+                    return f"{golden['array']} differs by {golden['difference']} from the golden arrays"
+    return ""
+
+
+def _cell(conclusion: Conclusion, folder: RunFolder) -> CellModel:
+    cell, outcome = conclusion.cell, conclusion.outcome
+    known = cell.expectation
+    return CellModel(
+        id=cell.id,
+        subject=cell.subject,
+        environment=cell.environment,
+        axes=cell.probe,
+        requested=cell.asked,
+        verdict=outcome.verdict.value if outcome else None,
+        group=outcome.group.value if outcome else "unfinished",
+        stage=outcome.stage if outcome else "",
+        cause=outcome.cause if outcome else "",
+        signature=outcome.signature if outcome else "",
+        emulated=cell.probe["runner"] == "emulated",
+        rebuilt=REBUILT.get(cell.probe["load"]),
+        expected=conclusion.expected,
+        expired=conclusion.expired,
+        expectation=None
+        if known is None
+        else {"verdict": known.verdict, "expires": known.expires, "link": known.link, "reason": known.reason},
+        attempts=len(conclusion.attempts),
+        tensors=list(outcome.tensors) if outcome else [],
+        history=[_attempt(attempt) for attempt in conclusion.attempts],
+        rerun=_rerun(cell, folder),
+    )
+
+
+def _attempt(attempt: Attempt) -> AttemptModel:
+    outcome = judge(attempt)
+    return AttemptModel(
+        id=attempt.id,
+        mode=attempt.mode,
+        alone=attempt.alone,
+        how=attempt.how,
+        verdict=outcome.verdict.value,
+        stage=outcome.stage,
+        started=attempt.started,
+        seconds=attempt.seconds,
+        peak_rss_kb=attempt.peak_rss_kb,
+        log=attempt.log,
+        conditions=attempt.conditions,
+        stages=attempt.stages,
+    )
+
+
+def _rerun(cell: PlannedCell, folder: RunFolder) -> str:
+    """The command that runs this one cell again, with the same locks."""
+    plan = shlex.quote(str(folder.path / "plan.json"))
+    return f"metamatrix run --plan {plan} --select 'subject == {cell.subject}' --output out/cell-{cell.subject}"

@@ -1,0 +1,1 @@
+"""From verdicts to people: reads published results, never runs anything."""

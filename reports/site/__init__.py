@@ -1,0 +1,1 @@
+"""The static site: works from a folder, needs no server and no script."""

@@ -1,0 +1,65 @@
+"""Which words and marks do people read? Names of cells and environments, the meaning of each verdict."""
+
+from __future__ import annotations
+
+from reports.document import CellModel, EnvironmentModel
+
+__all__ = ["GROUP_MARKS", "MEANINGS", "cell_name", "environment_name", "mark"]
+
+MEANINGS: dict[str, str] = {
+    "pass": "loaded, offloaded, painted and released; every weight is there and equals the checkpoint",
+    "refused": "a damaged checkpoint was rejected with an error at load, which is right",
+    "orphan-meta": "a tensor is on the meta device with no data behind it, or a hook will ask for data it lacks",
+    "unexpected-meta": "a tensor is on the meta device, with its data behind a hook, where the mode leaves none",
+    "corrupt-weights": "a weight is not what the checkpoint says: random, uninitialised, zero, untied or stale",
+    "bad-output": "the image or a component's output is NaN, constant, not repeatable, or differs from the reference",
+    "load-error": "loading a sound checkpoint raised an exception",
+    "offload-error": "offloading, or removing it again, raised an exception",
+    "step-error": "the txt2img step raised an exception",
+    "import-error": "the environment installs, but the pipeline class cannot be imported",
+    "crash": "the process died by a signal, also when run alone",
+    "timeout": "no end within the time limit, also when run alone",
+    "out-of-memory": "the memory limit was reached, also when run alone",
+    "flaky": "attempts of one run disagree",
+    "unresolvable": "the resolver proves that no such environment exists",
+    "unsupported": "this version has no such class, mode or argument, or this runner cannot show it",
+    "not-run": "no runner of that kind here",
+    "install-error": "the network or the disk kept the environment from being built",
+    "harness-error": "this program is at fault, or cannot vouch for the answer",
+    "unfinished": "the run ended before this cell had its verdict",
+}
+"""What each verdict means, in one line."""
+
+GROUP_MARKS = {"good": "✓", "bad": "✗", "not applicable": "–", "no answer": "?", "unfinished": "…"}
+
+_LETTERS = {
+    "refused": "R",
+    "orphan-meta": "M",
+    "unexpected-meta": "U",
+    "corrupt-weights": "W",
+    "bad-output": "O",
+    "load-error": "L",
+    "offload-error": "F",
+    "step-error": "S",
+    "import-error": "I",
+    "crash": "C",
+    "timeout": "T",
+    "out-of-memory": "Y",
+    "flaky": "K",
+}
+
+
+def mark(cell: CellModel) -> str:
+    """One character for a cell: a letter for each kind of bad verdict, the sign of its class otherwise."""
+    return _LETTERS.get(cell.verdict or "", GROUP_MARKS[cell.group])
+
+
+def environment_name(environment: EnvironmentModel) -> str:
+    """What was asked, in words."""
+    return ", ".join(f"{axis} {value}" for axis, value in environment.requested.items())
+
+
+def cell_name(cell: CellModel) -> str:
+    """The probe axes of a cell that tell it from others."""
+    axes = cell.axes
+    return f"{axes['pipeline']} {axes['checkpoint']} {axes['load']} {axes['offload']} {axes['dtype']} {axes['runner']}"
