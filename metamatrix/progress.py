@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from runner.checkpoints.damage import not_applicable
 from runner.plan import Plan
 from runner.results.attempt import Attempt
 from runner.results.outcome import judge
@@ -30,7 +31,7 @@ class Progress:
         self._console = console
         self._lock = threading.Lock()
         self._states = {environment.key: "queued" for environment in plan.environments}
-        self._ids = {cell.id for cell in plan.cells}
+        self._ids = {cell.id for cell in plan.cells if not_applicable(cell.probe["checkpoint"]) is None}
         self._seen: set[str] = set()
         self._total = len(self._ids)
         self._done_before = done
@@ -52,7 +53,7 @@ class Progress:
             self._live.update(self._table())
             self._live.stop()
         for note in self._notes:
-            self._console.print("note: " + escape(note), highlight=False)
+            self._console.print("note: " + escape(note), highlight=False, soft_wrap=True)
 
     def environment(self, key: str, state: str) -> None:
         with self._lock:
@@ -92,7 +93,7 @@ class Progress:
         if self._live is not None:
             self._live.update(self._table())
         else:
-            self._console.print(escape(line), highlight=False)
+            self._console.print(escape(line), highlight=False, soft_wrap=True)
 
     def _table(self) -> Table:
         table = Table(title=escape(self._line()), title_justify="left", box=None)

@@ -48,6 +48,8 @@ def entries(modules: Dict[str, Any]) -> Iterator[Entry]:
 
 def _inside(name: str, value: Any, depth: int) -> List[Tuple[str, Any]]:
     """Tensors in an attribute: itself, or within lists, tuples and dictionaries a few levels down."""
+    if value is None or isinstance(value, (bool, int, float, str, type)):
+        return []  # nearly all attributes: looked at first, because a census sees some ten thousand
     import torch
 
     if isinstance(value, torch.Tensor):

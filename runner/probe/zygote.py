@@ -11,6 +11,7 @@ Engine to zygote: open, cell (with its limits), close. Zygote to engine: ready o
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import os
 import resource
@@ -140,6 +141,8 @@ class Zygote:
                     importlib.import_module(name)
                 except Exception as error:  # the cell itself will show what this is worth
                     print("preloading", name, "failed:", repr(error)[:200], file=sys.stderr)
+        # What is imported stays: the collector of a child must not touch, and so copy, pages of the parent.
+        gc.freeze()
         threads = len(os.listdir("/proc/self/task"))
         seconds = round(time.monotonic() - started, 3)
         self._send({"kind": "ready", "versions": versions, "threads": threads, "seconds": seconds})

@@ -1,0 +1,140 @@
+"""What does a cell cost? Three ways to run the same cells of one environment, as ratios in one run.
+
+    nox -s bench            (or: python bench/bench.py [--cells 60] [--fresh 6])
+
+`forked`: what metamatrix does: one zygote, one fork per cell, one at a time. `warm`: the same loads,
+steps and guards one after the other in one process, after one import. `fresh`: a fresh process per cell,
+with bytecode; a sample of the cells, since it is slow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from metamatrix.planning import plan_matrix
+from runner.checkpoints.damage import not_applicable
+from runner.engine.archive import write_archive
+from runner.engine.requests import Requests
+from runner.engine.zygote_client import ZygoteClient, cell_environment
+from runner.environments.store import Store, default_store
+from runner.resolve.uv import Uv
+
+SELECT = "diffusers == latest and transformers == latest"
+LIMITS = {"seconds": 120, "memory_mb": 4096, "disk_mb": 1024}
+
+_WARM = """
+import json, sys, tempfile, time
+sys.path.insert(0, sys.argv[1])
+start = time.monotonic()
+from runner.probe.child import Cell, import_libraries
+from runner.probe.expected import Weights
+work = json.load(open(sys.argv[2]))
+import_libraries(work["class"])
+imported = time.monotonic()
+weights = Weights(work["weights"])
+for request in work["requests"]:
+    Cell({**work["shared"], **request}, weights, tempfile.mkdtemp(dir=work["scratch"]), lambda report: None).run()
+print(json.dumps({"import": imported - start, "cells": time.monotonic() - imported}))
+"""
+
+
+def _open(python: Path, archive: Path, scratch: Path, work: dict[str, Any], warm: bool) -> ZygoteClient:
+    client = ZygoteClient([str(python)], archive, scratch, scratch / "zygote.log")
+    rehearsal = work["requests"][0] if warm else None
+    client.send(
+        {
+            "kind": "open",
+            "warm": warm,
+            "class": work["class"],
+            "weights": work["weights"],
+            "scratch": str(scratch),
+            "rehearsal": rehearsal,
+        }
+    )
+    client.receive(300)
+    return client
+
+
+def _run(client: ZygoteClient, request: dict[str, Any]) -> None:
+    client.send({"kind": "cell", "cell": "bench", "request": request, "limits": LIMITS})
+    while not any(message["kind"] == "ended" for message in client.receive(180)):
+        continue
+
+
+def forked(python: Path, archive: Path, scratch: Path, work: dict[str, Any]) -> tuple[float, float]:
+    """(seconds to open, seconds of all cells)."""
+    start = time.monotonic()
+    client = _open(python, archive, scratch, work, warm=True)
+    opened = time.monotonic()
+    for request in work["requests"]:
+        _run(client, request)
+    ended = time.monotonic()
+    client.close()
+    return opened - start, ended - opened
+
+
+def warm(python: Path, scratch: Path, work: dict[str, Any]) -> tuple[float, float]:
+    """(seconds of the import, seconds of all cells), in one process."""
+    file = scratch / "work.json"
+    file.write_text(json.dumps({**work, "scratch": str(scratch)}), encoding="utf-8")
+    root = Path(__file__).resolve().parent.parent
+    command = [python, "-I", "-B", "-c", _WARM, str(root), str(file)]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True, env=cell_environment(scratch))
+    times = json.loads(answer.stdout.splitlines()[-1])
+    return times["import"], times["cells"]
+
+
+def fresh(python: Path, archive: Path, scratch: Path, work: dict[str, Any], count: int) -> float:
+    """Seconds per cell in fresh processes, over `count` cells spread over all."""
+    requests = work["requests"][:: max(1, len(work["requests"]) // count)][:count]
+    start = time.monotonic()
+    for request in requests:
+        client = _open(python, archive, scratch, work, warm=False)
+        _run(client, request)
+        client.close()
+    return (time.monotonic() - start) / len(requests)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cells", type=int, default=60)
+    parser.add_argument("--fresh", type=int, default=6)
+    options = parser.parse_args()
+    uv = Uv()
+    plan = plan_matrix(Path("matrix.yaml"), SELECT, uv, lambda done, total: None)
+    store = Store(default_store(), uv)
+    environment = store.build(plan.lock(plan.environments[0]), 2)
+    requests = Requests(store.root / "checkpoints")
+    cells = [cell for cell in plan.cells if not_applicable(cell.probe["checkpoint"]) is None][: options.cells]
+    work = {
+        "class": requests.class_name(cells[0]),
+        "weights": requests.weights(),
+        "requests": [requests.request(cell) for cell in cells],
+        "shared": {"golden": None, "reference": None},
+    }
+    archive = write_archive(store.root / "probe")
+    with tempfile.TemporaryDirectory(prefix="metamatrix-bench-") as folder:
+        scratch = Path(folder)
+        fresh(environment.python, archive, scratch, work, 1)  # warm the page cache for all three
+        opened, fork_cells = forked(environment.python, archive, scratch, work)
+        imported, warm_cells = warm(environment.python, scratch, work)
+        per_fresh = fresh(environment.python, archive, scratch, work, options.fresh)
+    count = len(cells)
+    print(f"{count} cells of {environment.id}")
+    print(f"forked: opened in {opened:.2f} s, cells {fork_cells:.2f} s, {fork_cells / count:.3f} s a cell")
+    print(f"warm:   import {imported:.2f} s, cells {warm_cells:.2f} s, {warm_cells / count:.3f} s a cell")
+    print(f"fresh:  {per_fresh:.2f} s a cell ({options.fresh} cells), {per_fresh * count:.0f} s for all")
+    total = opened + fork_cells
+    print(f"forked / (2 x warm + import) = {total / (2 * warm_cells + imported):.2f}  (at most 1 wanted)")
+    print(f"fresh / forked, a cell       = {per_fresh / (fork_cells / count):.1f}  (at least 15 wanted)")
+    print(f"fresh / forked, opening too  = {per_fresh * count / total:.1f}")
+
+
+if __name__ == "__main__":
+    main()

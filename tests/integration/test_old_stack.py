@@ -1,0 +1,45 @@
+"""The probe on the oldest stack that it supports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import metamatrix
+
+pytestmark = pytest.mark.nightly
+
+MATRIX = """
+axes:
+  python: "3.9"
+  torch: "2.0.1"
+  diffusers: "0.21.4"
+  transformers: "4.33.3"
+  accelerate: "0.22.0"
+  huggingface_hub: "0.17.3"
+  numpy: "1.26.4"
+  load: [pretrained, components, single_file, empty_init-remapped]
+  checkpoint: [canonical, missing-key-unet]
+  offload: [none, model, sequential, disk, group_leaf]
+"""
+
+
+def test_the_probe_works_on_python_3_9_torch_2_0_and_diffusers_0_21(tmp_path: Path) -> None:
+    """Whole-pipeline loads pass in every mode that the old stack has; what it lacks is unsupported; no harness fault."""
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(MATRIX, encoding="utf-8")
+    folder = tmp_path / "run"
+    done = metamatrix("run", "--matrix", str(matrix), "--output", str(folder))
+    assert done.status == 0, done.stderr
+    cells = json.loads((folder / "results.json").read_text(encoding="utf-8"))["cells"]
+    found = {(c["axes"]["checkpoint"], c["axes"]["load"], c["axes"]["offload"]): c["verdict"] for c in cells}
+    assert not [cell for cell in cells if cell["class"] == "no answer"], done.stderr
+    for load in ("pretrained", "components"):
+        for offload in ("none", "model", "sequential", "disk"):
+            assert found["canonical", load, offload] == "pass"
+        assert found["missing-key-unet", load, "none"] == "refused"
+        assert found["canonical", load, "group_leaf"] == "unsupported"
+    assert found["canonical", "single_file", "none"] == "unsupported"
+    assert found["canonical", "empty_init-remapped", "none"] == "unsupported"

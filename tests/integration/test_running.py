@@ -1,0 +1,149 @@
+"""A run can be killed, stopped, reordered and repeated, and says the same."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.integration.conftest import ROOT, metamatrix, verdicts
+
+pytestmark = pytest.mark.slow
+
+ONE = "diffusers == 0.38.0 and transformers == 5.6.0"
+SOME = f"{ONE} and checkpoint in (canonical, missing-key-unet) and offload in (none, sequential)"
+
+
+def _results(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _start(folder: Path, select: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "metamatrix", "run", "--select", select, "--output", str(folder)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def _attempts(folder: Path) -> list[tuple[str, str, str]]:
+    database = sqlite3.connect(folder / "results.sqlite")
+    rows = database.execute("SELECT id, cell, mode FROM attempts").fetchall()
+    database.close()
+    return rows
+
+
+def test_kill_at_random_instants_loses_and_doubles_nothing(quick: dict[str, Any], tmp_path: Path) -> None:
+    """After `kill -9` at random instants a last run gives every cell its verdict, each forked once."""
+    chance = random.Random(5)
+    folder = tmp_path / "run"
+    for _ in range(4):
+        process = _start(folder, SOME)
+        time.sleep(chance.uniform(1.0, 9.0))
+        process.kill()
+        process.wait()
+    done = metamatrix("run", "--select", SOME, "--output", str(folder))
+    assert done.status == 0, done.stderr
+    expected = verdicts(quick)
+    found = verdicts(_results(folder))
+    assert len(found) == 20
+    assert found == {subject: expected[subject] for subject in found}
+    rows = _attempts(folder)
+    forked = [cell for _, cell, mode in rows if mode == "fork"]
+    assert len(forked) == len(set(forked))
+    exchanged = [json.loads(line)["id"] for line in (folder / "attempts.ndjson").read_text().splitlines()]
+    assert sorted(exchanged) == sorted(identifier for identifier, _, _ in rows)
+
+
+def test_nothing_is_run_twice(quick_folder: Path) -> None:
+    """A second run of a complete folder makes no attempt."""
+    before = _attempts(quick_folder)
+    done = metamatrix("run", "--select", "quick", "--output", str(quick_folder))
+    assert done.status == 0, done.stderr
+    assert _attempts(quick_folder) == before
+
+
+def test_interrupt_stops_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
+    """Ctrl-C ends with exit code 4 and the way to continue; no process of the run is left."""
+    folder = tmp_path / "run"
+    process = _start(folder, ONE)
+    deadline = time.monotonic() + 120
+    while not (folder / "attempts.ndjson").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 4
+    assert "Run the same command again to go on" in stderr
+    left = subprocess.run(["pgrep", "-f", "probe-.*pyz"], capture_output=True, text=True, check=False)
+    assert left.stdout == ""
+
+
+def test_shuffled_and_cold_give_the_same_verdicts(quick: dict[str, Any], tmp_path: Path) -> None:
+    """Another order, and a fresh process per cell, change no verdict."""
+    expected = verdicts(quick)
+    some = f"{ONE} and checkpoint in (canonical, missing-key-text_encoder) and offload == none"
+    for name, flags in (("shuffled", ["--shuffle", "3", "--jobs", "1"]), ("cold", ["--cold"])):
+        folder = tmp_path / name
+        done = metamatrix("run", "--select", some, "--output", str(folder), *flags)
+        assert done.status == 0, done.stderr
+        found = verdicts(_results(folder))
+        assert len(found) == 10
+        assert found == {subject: expected[subject] for subject in found}, name
+
+
+def test_a_cell_that_takes_too_long_is_a_timeout(tmp_path: Path) -> None:
+    """The time limit ends a cell, and the verdict names the stage that was under way."""
+    matrix = tmp_path / "matrix.yaml"
+    text = (ROOT / "matrix.yaml").read_text(encoding="utf-8").replace("seconds: 120", "seconds: 1")
+    matrix.write_text(text, encoding="utf-8")
+    select = f"{ONE} and checkpoint == canonical and load == pretrained and offload == none"
+    folder = tmp_path / "run"
+    done = metamatrix("run", "--matrix", str(matrix), "--select", select, "--cold", "--output", str(folder))
+    assert done.status == 0, done.stderr
+    assert set(verdicts(_results(folder)).values()) == {("timeout", "import")}
+
+
+def test_an_environment_that_cannot_exist_is_unresolvable_with_its_proof(tmp_path: Path) -> None:
+    """The resolver's derivation is the cause, and nothing is built."""
+    select = "diffusers == latest and transformers == 4.57.6 and checkpoint == canonical"
+    done = metamatrix("run", "--select", select, "--output", str(tmp_path / "run"), "--json")
+    assert done.status == 0, done.stderr
+    cells = json.loads(done.stdout)["cells"]
+    assert {cell["verdict"] for cell in cells} == {"unresolvable"}
+    assert "huggingface-hub" in cells[0]["cause"]
+
+
+def test_published_results_follow_their_schema(quick: dict[str, Any]) -> None:
+    """`results.json` of a real run is valid against the schema in the repository."""
+    schema = json.loads((ROOT / "reports" / "results.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(quick)
+
+
+def test_a_cell_can_be_run_alone_by_its_published_command(quick: dict[str, Any], quick_folder: Path, tmp_path: Path) -> None:
+    """The `rerun` line of a cell, with its plan's locks, gives the same verdict."""
+    cell = next(cell for cell in quick["cells"] if cell["verdict"] == "orphan-meta")
+    select = f"subject == {cell['subject']}"
+    plan = str(quick_folder / "plan.json")
+    assert select in cell["rerun"]
+    done = metamatrix("run", "--plan", plan, "--select", select, "--output", str(tmp_path / "one"))
+    assert done.status == 0, done.stderr
+    assert verdicts(_results(tmp_path / "one")) == {cell["subject"]: (cell["verdict"], cell["stage"])}
+
+
+def test_the_site_has_a_page_for_every_cell(quick: dict[str, Any], quick_folder: Path) -> None:
+    """`metamatrix report` writes a page for every subject and environment, and JUnit counts every cell."""
+    done = metamatrix("report", str(quick_folder), "--json")
+    assert done.status == 0, done.stderr
+    site = quick_folder / "site"
+    pages = {path.stem for path in (site / "cells").glob("*.html")}
+    assert pages == {cell["subject"] for cell in quick["cells"]}
+    assert len(list((site / "environments").glob("*.html"))) == len(quick["environments"])
+    junit = (quick_folder / "junit.xml").read_text(encoding="utf-8")
+    assert junit.count("<testcase ") == len(quick["cells"])
