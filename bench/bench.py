@@ -84,7 +84,7 @@ def warm(python: Path, scratch: Path, work: dict[str, Any]) -> tuple[float, floa
     file = scratch / "work.json"
     file.write_text(json.dumps({**work, "scratch": str(scratch)}), encoding="utf-8")
     root = Path(__file__).resolve().parent.parent
-    command = [python, "-I", "-B", "-c", _WARM, str(root), str(file)]
+    command = [str(python), "-I", "-B", "-c", _WARM, str(root), str(file)]
     answer = subprocess.run(command, check=True, capture_output=True, text=True, env=cell_environment(scratch))
     times = json.loads(answer.stdout.splitlines()[-1])
     return times["import"], times["cells"]

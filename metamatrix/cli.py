@@ -22,7 +22,7 @@ app = typer.Typer(
 
 MatrixFile = Annotated[Path, typer.Option("--matrix", help="The matrix file.")]
 Select = Annotated[
-    Optional[str],  # noqa: UP045 - typer reads this at run time
+    Optional[str],
     typer.Option("--select", help="A selection of the matrix file, or an expression such as 'offload == disk'."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON to standard output.")]
@@ -41,7 +41,7 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
 def plan(
     matrix: MatrixFile = Path("matrix.yaml"),
     select: Select = None,
-    output: Annotated[Optional[Path], typer.Option("--output", help="Write plan.json into this folder.")] = None,  # noqa: UP045
+    output: Annotated[Optional[Path], typer.Option("--output", help="Write plan.json into this folder.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show which environments and cells a matrix means, what is left out and why, and what it will cost."""
@@ -58,18 +58,18 @@ def run(
         Path, typer.Option("--output", help="The run's folder; the same folder again continues it.")
     ] = Path("out/run"),
     plan_file: Annotated[
-        Optional[Path],  # noqa: UP045
+        Optional[Path],
         typer.Option("--plan", help="Run a plan file, with its locks, instead of resolving the matrix."),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=0, help="Cells at once; 0 means one per core.")] = 0,
     isolation: Annotated[str, typer.Option("--isolation", help="auto or venv.")] = "auto",
     fail_on: Annotated[
-        Optional[str],  # noqa: UP045
+        Optional[str],
         typer.Option("--fail-on", help="`unexpected`: exit with 1 if there is a bad verdict that no `expect` covers."),
     ] = None,
     cold: Annotated[bool, typer.Option("--cold", help="Give every cell a fresh process. Slow; for checking.")] = False,
     shuffle: Annotated[
-        Optional[int],  # noqa: UP045
+        Optional[int],
         typer.Option("--shuffle", help="Run cells in a random order of this seed. For checking."),
     ] = None,
     as_json: AsJson = False,
@@ -84,7 +84,7 @@ def run(
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")] = Path("out/run"),
-    site: Annotated[Optional[Path], typer.Option("--site", help="Where the pages go; FOLDER/site by default.")] = None,  # noqa: UP045
+    site: Annotated[Optional[Path], typer.Option("--site", help="Where the pages go; FOLDER/site by default.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the site, results.json, JUnit XML and a Markdown summary of a run."""
@@ -95,7 +95,9 @@ def report(
 
 @app.command()
 def schema(
-    check: Annotated[bool, typer.Option("--check", help="Only say whether the files in the repository are current.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say whether the files in the repository are current.")
+    ] = False,
 ) -> None:
     """Write the JSON Schemas of matrix.yaml and results.json into the source tree."""
     from metamatrix.commands.schema import run_schema

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from runner.errors import NoSelection
+from runner.matrix.axes import PROBE_VALUES
 from runner.matrix.expand import expand
 from runner.matrix.expressions import ExpressionError, Row, parse
 from runner.matrix.load import load_matrix
-from runner.matrix.axes import PROBE_VALUES
 from runner.plan import Plan, PlannedCell, make_plan
 from runner.resolve.releases import releases_from
 from runner.resolve.resolver import Resolver

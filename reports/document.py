@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 __all__ = ["AttemptModel", "CellModel", "EnvironmentModel", "ResultsModel", "RunModel", "json_schema", "read_results"]
 
@@ -81,7 +81,7 @@ class CellModel(_Model):
     axes: dict[str, str]
     requested: dict[str, str]
     verdict: str | None
-    group: Group = Field(alias="class")
+    group: Group = Field(validation_alias=AliasChoices("class", "group"), serialization_alias="class")
     stage: str
     cause: str
     signature: str
@@ -94,8 +94,6 @@ class CellModel(_Model):
     tensors: list[dict[str, Any]]
     history: list[AttemptModel]
     rerun: str
-
-    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
 
 class ResultsModel(_Model):

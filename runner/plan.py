@@ -182,7 +182,9 @@ def _environment(asked: Asked, request: str, resolution: Resolution, locks: dict
 def _cell(asked: Asked, environment: str, expect: Iterable[Expect]) -> PlannedCell:
     checkpoint = checkpoint_digest(asked.probe["checkpoint"])
     known = next((entry for entry in expect if entry.when.matches(asked.row())), None)
-    expectation = known and Expectation(known.verdict.value, known.expires.isoformat(), known.link, known.reason)
+    expectation = (
+        Expectation(known.verdict.value, known.expires.isoformat(), known.link, known.reason) if known else None
+    )
     identifier = cell_id(environment, asked.probe, checkpoint, PROBE_VERSION)
     return PlannedCell(identifier, asked.subject, environment, asked.asked, asked.probe, checkpoint, expectation)
 

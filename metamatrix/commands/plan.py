@@ -30,7 +30,11 @@ _UNPACKED = 4.0
 def estimate(plan: Plan, store: Store, jobs: int) -> dict[str, float]:
     """Seconds and MiB that running the plan will take, roughly; what the store holds costs nothing."""
     missing = [entry for entry in plan.environments if entry.lock and store.find(entry.key) is None]
-    running = sum(_OPEN_SECONDS + _WITNESS_SECONDS + len(plan.of(entry.key)) * _CELL_SECONDS for entry in plan.environments if entry.lock)
+    running = sum(
+        _OPEN_SECONDS + _WITNESS_SECONDS + len(plan.of(entry.key)) * _CELL_SECONDS
+        for entry in plan.environments
+        if entry.lock
+    )
     downloads: dict[str, int] = {}
     for entry in missing:
         downloads |= {package.sha256: package.size for package in plan.lock(entry).packages}

@@ -135,9 +135,7 @@ def _summarise(results: ResultsModel, console: Console) -> None:
 def _exit_code(choices: Choices, results: ResultsModel, stopped: bool, console: Console) -> int:
     unfinished = sum(1 for cell in results.cells if cell.verdict is None)
     if stopped or unfinished:
-        console.print(
-            f"{unfinished} cells have no verdict yet. Run the same command again to go on.", highlight=False
-        )
+        console.print(f"{unfinished} cells have no verdict yet. Run the same command again to go on.", highlight=False)
         return 4
     console.print(f"next: metamatrix report {choices.output}", highlight=False, markup=False)
     unexpected = [cell for cell in results.cells if cell.group == "bad" and (not cell.expected or cell.expired)]

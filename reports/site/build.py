@@ -20,7 +20,9 @@ __all__ = ["build_site"]
 _LOG = 64 * 1024
 
 
-def build_site(results: ResultsModel, target: Path, read_log: Callable[[str], str], read_lock: Callable[[str], str]) -> None:
+def build_site(
+    results: ResultsModel, target: Path, read_log: Callable[[str], str], read_lock: Callable[[str], str]
+) -> None:
     """Write the site to `target`, replacing what is there at once.
 
     Args:
@@ -45,9 +47,7 @@ def build_site(results: ResultsModel, target: Path, read_log: Callable[[str], st
 
 def _visible(text: str) -> str:
     """Text of a log: line breaks stay, every other control character (colours, bidi marks) is shown as its number."""
-    return "".join(
-        letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in text
-    )
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in text)
 
 
 class _Pages:
@@ -57,12 +57,19 @@ class _Pages:
         self._results, self._folder = results, folder
         self._read_log, self._read_lock = read_log, read_lock
         self._jinja = Environment(
-            loader=PackageLoader("reports.site"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+            loader=PackageLoader("reports.site"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
             lstrip_blocks=True,
         )
         self._jinja.filters["visible"] = _visible
         self._jinja.globals.update(
-            meanings=MEANINGS, marks=GROUP_MARKS, mark=mark, cell_name=cell_name, environment_name=environment_name,
+            meanings=MEANINGS,
+            marks=GROUP_MARKS,
+            mark=mark,
+            cell_name=cell_name,
+            environment_name=environment_name,
             run=results.run,
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from runner.checkpoints import sd15
 from runner.checkpoints.tensors import Tensor
 
-__all__ = ["CANONICAL", "NAMES", "not_applicable", "missing", "remove", "truncate"]
+__all__ = ["CANONICAL", "NAMES", "missing", "not_applicable", "remove", "truncate"]
 
 CANONICAL = "canonical"
 

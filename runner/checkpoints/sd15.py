@@ -11,7 +11,7 @@ import re
 
 from runner.checkpoints.tensors import Tensor, integers, seeded
 
-__all__ = ["CONFIGS", "COMPONENTS", "DERIVED", "TIES", "MODEL_INDEX", "original", "tensors"]
+__all__ = ["COMPONENTS", "CONFIGS", "DERIVED", "MODEL_INDEX", "TIES", "original", "tensors"]
 
 COMPONENTS = ("unet", "vae", "text_encoder")
 WIDTHS = (8, 16)

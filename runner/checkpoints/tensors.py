@@ -15,7 +15,7 @@ import sys
 from array import array
 from dataclasses import dataclass
 
-__all__ = ["Tensor", "seeded", "integers", "write_safetensors", "read_safetensors"]
+__all__ = ["Tensor", "integers", "read_safetensors", "seeded", "write_safetensors"]
 
 _SIZES = {"F32": 4, "I64": 8}
 

@@ -16,7 +16,17 @@ from runner.matrix.axes import PROBE
 from runner.matrix.expressions import Expression, ExpressionError, Row
 from runner.matrix.load import Matrix
 
-__all__ = ["PYTHONS", "Asked", "Cells", "Excluded", "Releases", "asked_environments", "expand", "selection"]
+__all__ = [
+    "PYTHONS",
+    "Asked",
+    "Cells",
+    "Excluded",
+    "Releases",
+    "asked_environments",
+    "excluded_whatever_resolves",
+    "expand",
+    "selection",
+]
 
 PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 """The Python versions that the probe runs on."""
@@ -88,6 +98,20 @@ def asked_environments(matrix: Matrix) -> list[dict[str, str]]:
     return list(found.values())
 
 
+def excluded_whatever_resolves(matrix: Matrix, asked: Mapping[str, str]) -> bool:
+    """Whether a rule excludes this environment for sure, told without an index.
+
+    Only rules over environment axes count, and only where what was asked for each is an exact version, or
+    `latest` compared with `latest`.
+    """
+    row = Row({axis: value for axis, value in asked.items() if value[:1].isdigit()}, asked)
+    return any(
+        rule.when.axes <= row.exact.keys() and rule.when.matches(row)
+        for rule in matrix.exclude
+        if not rule.when.axes & set(PROBE)
+    )
+
+
 def selection(matrix: Matrix, select: str | None) -> tuple[Expression, ...] | None:
     """The expressions that `select` means: a selection's name, or an expression itself; None for all.
 
@@ -146,9 +170,7 @@ def expand(matrix: Matrix, select: str | None, releases: Releases) -> Cells:
 def _row_cells(matrix: Matrix, row: Mapping[str, tuple[str, ...]], versions: _Versions) -> Iterator[Asked]:
     packages = [axis for axis in matrix.packages if axis in row]
     environments = itertools.product(*(list(versions.exact(axis, row[axis])) for axis in packages))
-    probes = [
-        dict(zip(PROBE, values, strict=True)) for values in itertools.product(*(row[axis] for axis in PROBE))
-    ]
+    probes = [dict(zip(PROBE, values, strict=True)) for values in itertools.product(*(row[axis] for axis in PROBE))]
     as_of = matrix.as_of.isoformat() if matrix.as_of else None
     for pairs in environments:
         asked = {axis: pair[0] for axis, pair in zip(packages, pairs, strict=True)}

@@ -22,7 +22,9 @@ from packaging.version import InvalidVersion, Version
 
 __all__ = ["Expression", "ExpressionError", "Row", "parse"]
 
-_TOKEN = re.compile(r"\s*(?:(?P<op>==|!=|<=|>=|~=|<|>)|(?P<mark>[(),])|(?P<word>[\w.+*!-]+)|(?P<quoted>'[^']*'|\"[^\"]*\"))")
+_TOKEN = re.compile(
+    r"\s*(?:(?P<op>==|!=|<=|>=|~=|<|>)|(?P<mark>[(),])|(?P<word>[\w.+*!-]+)|(?P<quoted>'[^']*'|\"[^\"]*\"))"
+)
 _WORDS = ("and", "or", "not", "in")
 _KEYS = ("subject", "environment", "cell")
 _MAX = 4000

@@ -150,7 +150,7 @@ def _unknown_keys(document: Document) -> Iterator[Problem]:
 def _from_pydantic(error: ValidationError, document: Document) -> list[Problem]:
     problems = []
     for detail in error.errors(include_url=False):
-        path = tuple(part for part in detail["loc"] if part in ("",) or _exists(document, detail["loc"], part))
+        path = tuple(part for part in detail["loc"] if _exists(document, detail["loc"], part))
         kind = detail["type"]
         if kind == "extra_forbidden":
             continue  # reported with a suggestion already
@@ -189,9 +189,7 @@ def _axis_problems(document: Document, model: MatrixModel) -> Iterator[Problem]:
             yield _problem(document, ("axes",), f"the axis {axis!r} is missing", 'give versions, or "latest"', key=True)
 
 
-def _value_problems(
-    document: Document, path: tuple[str | int, ...], axis: str, value: str
-) -> Iterator[Problem]:
+def _value_problems(document: Document, path: tuple[str | int, ...], axis: str, value: str) -> Iterator[Problem]:
     if isinstance(value, Unquoted):
         yield _problem(document, path, f'unquoted, YAML takes {value} for a number and loses digits; write "{value}"')
     elif axis in PROBE:

@@ -69,7 +69,8 @@ class MatrixModel(_Model):
         description="Axis name to its values: exact versions, ranges, `latest`, `latest-N`, `pre`; names for probe axes."
     )
     include: list[dict[str, Values]] = Field(
-        default_factory=list, description="Rows added to the product; an axis that a row leaves out takes its values from `axes`."
+        default_factory=list,
+        description="Rows added to the product; an axis that a row leaves out takes its values from `axes`.",
     )
     exclude: list[ExcludeModel] = Field(default_factory=list)
     selections: dict[str, Values] = Field(

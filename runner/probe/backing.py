@@ -11,7 +11,7 @@ import inspect
 import os
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
-__all__ = ["Held", "hooks", "held_by_hooks", "asked_names"]
+__all__ = ["Held", "asked_names", "held_by_hooks", "hooks"]
 
 
 class Held(NamedTuple):

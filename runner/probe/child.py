@@ -100,9 +100,7 @@ class Cell:
         raise _Stop
 
     def _guard(self, backed: bool) -> None:
-        inspection = inspect_components(
-            model_components(self._pipeline), self._weights, backed, self._request["dtype"]
-        )
+        inspection = inspect_components(model_components(self._pipeline), self._weights, backed, self._request["dtype"])
         self._findings += inspection.findings
         self._facts["census"] = inspection.counts
 
@@ -130,9 +128,7 @@ class Cell:
 
     def _load_pipeline(self, strategy: str) -> Loaded:
         request = self._request
-        asked = Request(
-            request["class"], request["folder"], request["single"], request["dtype"], request["components"]
-        )
+        asked = Request(request["class"], request["folder"], request["single"], request["dtype"], request["components"])
         with Recorder() as recorder:
             try:
                 loaded: Loaded = self._library(lambda: load(strategy, asked))

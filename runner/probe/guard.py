@@ -134,7 +134,7 @@ def _compare(
             continue
         if match is not None:
             expected = match[1]
-            problem = _difference(value, expected.dtype, dtype, expected.shape, expected.fingerprint)
+            problem: Optional[str] = _difference(value, expected.dtype, dtype, expected.shape, expected.fingerprint)
         elif entry.kind in ("parameter", "buffer") and component in weights.components:
             problem = "not in the checkpoint"
         else:
@@ -200,7 +200,7 @@ def _constructed(module: Any) -> Dict[str, Any]:
 
 
 def _unlike(value: Any, witness: Any) -> Optional[str]:
-    """"" where equal, the difference where not, None where there is no witness."""
+    """ "" where equal, the difference where not, None where there is no witness."""
     if witness is None or witness.is_meta:
         return None
     if tuple(value.shape) != tuple(witness.shape):

@@ -30,7 +30,14 @@ def _none(pipeline: Any, device: Any, folder: str) -> str:
 
 
 def _model(pipeline: Any, device: Any, folder: str) -> str:
+    import torch
+
     pipeline.enable_model_cpu_offload(device=device)
+    for handle in getattr(pipeline, "_all_hooks", []):
+        execution = getattr(getattr(handle, "hook", None), "execution_device", None)
+        if execution is not None and torch.device(execution).type != device.type:
+            # diffusers 0.21 takes the argument and uses cuda all the same.
+            raise Unsupported("model offload of this diffusers uses {}, whatever device is asked for".format(execution))
     return "pipeline.enable_model_cpu_offload(device={})".format(device)
 
 
@@ -53,9 +60,7 @@ def _disk(pipeline: Any, device: Any, folder: str) -> str:
     import accelerate
 
     for name, module in model_components(pipeline).items():
-        accelerate.disk_offload(
-            module, os.path.join(folder, name), device, offload_buffers=len(module._parameters) > 0
-        )
+        accelerate.disk_offload(module, os.path.join(folder, name), device, offload_buffers=len(module._parameters) > 0)
     return "accelerate.disk_offload(component, folder, {}) for each component".format(device)
 
 

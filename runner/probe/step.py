@@ -117,7 +117,6 @@ def compare(arrays: Arrays, plain: Dict[str, Any]) -> Tuple[Optional[float], str
 
     The difference is |a - b| / max(1, |b|). None where names or shapes differ or a value is not finite.
     """
-    import torch
 
     worst, where = 0.0, ""
     for name in sorted(set(arrays) | set(plain)):

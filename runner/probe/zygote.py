@@ -216,9 +216,7 @@ class Zygote:
         seconds = float(message["limits"]["seconds"])
         self._running[pid] = _Running(message["cell"], nonce, pid, results_read, log_read, folder, seconds)
 
-    def _be_child(
-        self, message: Dict[str, Any], nonce: str, folder: str, results: int, log: int, parent: int
-    ) -> None:
+    def _be_child(self, message: Dict[str, Any], nonce: str, folder: str, results: int, log: int, parent: int) -> None:
         os.close(self._in)
         os.close(self._out)
         for other in self._running.values():
@@ -319,7 +317,7 @@ class Zygote:
     def _kill_all(self) -> None:
         for child in list(self._running.values()):
             _kill_group(child.pid)
-            _, status, usage = os.wait4(child.pid, 0)
+            os.waitpid(child.pid, 0)
             for descriptor in child.open:
                 os.close(descriptor)
             shutil.rmtree(child.folder, ignore_errors=True)

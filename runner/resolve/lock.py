@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from packaging.pylock import PackageWheel, Pylock
-from packaging.tags import Tag, cpython_tags, compatible_tags, platform_tags
+from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags
 from packaging.utils import parse_wheel_filename
 
 from runner.identifiers import environment_id

@@ -41,9 +41,7 @@ class Resolver:
     def resolve(self, exact: Mapping[str, str], backend: str) -> Resolution:
         """Resolve the environment axes `exact` (axis -> version; `python` a minor version) for a torch backend."""
         python = exact["python"]
-        requirements = [
-            f"{axis.replace('_', '-')}=={version}" for axis, version in exact.items() if axis != "python"
-        ]
+        requirements = [f"{axis.replace('_', '-')}=={version}" for axis, version in exact.items() if axis != "python"]
         with tempfile.TemporaryDirectory(prefix="metamatrix-resolve-") as folder:
             project = Path(folder) / "pyproject.toml"
             project.write_text(self._project(requirements, python, backend), encoding="utf-8")

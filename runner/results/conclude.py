@@ -16,7 +16,15 @@ from runner.results.attempt import Attempt
 from runner.results.outcome import Outcome, judge
 from runner.verdicts import Class, Verdict
 
-__all__ = ["Conclusion", "EnvironmentState", "conclude", "confirmed_signatures", "controls_cell", "sibling", "unconfirmed"]
+__all__ = [
+    "Conclusion",
+    "EnvironmentState",
+    "conclude",
+    "confirmed_signatures",
+    "controls_cell",
+    "sibling",
+    "unconfirmed",
+]
 
 
 @dataclass(frozen=True, slots=True)

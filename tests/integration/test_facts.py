@@ -70,7 +70,9 @@ def test_a_missing_text_encoder_key_stays_on_meta_in_a_single_file(
     """One key missing from the text encoder of a single file stays on meta silently, in every version that loads it."""
     for cell in _cells(quick, diffusers, transformers, checkpoint="missing-key-text_encoder", load="single_file"):
         assert cell["verdict"] == "orphan-meta"
-        assert [row["name"].removeprefix("text_model.") for row in cell["tensors"]] == ["encoder.layers.1.mlp.fc1.weight"]
+        assert [row["name"].removeprefix("text_model.") for row in cell["tensors"]] == [
+            "encoder.layers.1.mlp.fc1.weight"
+        ]
 
 
 def test_a_missing_unet_key_is_refused_up_to_0_32_and_left_on_meta_later(quick: dict[str, Any]) -> None:

@@ -126,7 +126,9 @@ def test_published_results_follow_their_schema(quick: dict[str, Any]) -> None:
     jsonschema.Draft202012Validator(schema).validate(quick)
 
 
-def test_a_cell_can_be_run_alone_by_its_published_command(quick: dict[str, Any], quick_folder: Path, tmp_path: Path) -> None:
+def test_a_cell_can_be_run_alone_by_its_published_command(
+    quick: dict[str, Any], quick_folder: Path, tmp_path: Path
+) -> None:
     """The `rerun` line of a cell, with its plan's locks, gives the same verdict."""
     cell = next(cell for cell in quick["cells"] if cell["verdict"] == "orphan-meta")
     select = f"subject == {cell['subject']}"
