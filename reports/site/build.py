@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from reports.document import CellModel, EnvironmentModel, ResultsModel
 from reports.wording import GROUP_MARKS, MEANINGS, cell_name, environment_name, mark
@@ -45,9 +46,14 @@ def build_site(
         shutil.rmtree(building, ignore_errors=True)
 
 
-def _visible(text: str) -> str:
-    """Text of a log: line breaks stay, every other control character (colours, bidi marks) is shown as its number."""
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in text)
+def _harmless(value: object) -> object:
+    """What any expression of a template gives: line breaks stay, other control characters are shown as numbers.
+
+    So neither colours nor marks that change the direction of text get through; HTML is escaped after this.
+    """
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in value)
 
 
 class _Pages:
@@ -60,10 +66,10 @@ class _Pages:
             loader=PackageLoader("reports.site"),
             autoescape=True,
             undefined=StrictUndefined,
+            finalize=_harmless,
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._jinja.filters["visible"] = _visible
         self._jinja.globals.update(
             meanings=MEANINGS,
             marks=GROUP_MARKS,

@@ -19,7 +19,7 @@ import threading
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 from runner.errors import InfrastructureError, RunFolderError
 from runner.plan import Plan, read_plan, write_plan
@@ -58,32 +58,50 @@ class RunFolder:
     def __init__(self, path: Path, writing: bool = True) -> None:
         self.path = path
         self._guard = threading.Lock()
-        self._lock = None
+        self._lock: IO[str] | None = None
+        self._database: sqlite3.Connection | None = None
         try:
             if writing:
-                path.mkdir(parents=True, exist_ok=True)
-                for name in ("logs", "locks", "arrays"):
-                    (path / name).mkdir(exist_ok=True)
-                self._lock = (path / ".lock").open("w")
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._claim()
             elif not (path / "results.sqlite").exists():
                 raise RunFolderError(f"{path} holds no results", "Give the folder of a run: `metamatrix run --output`.")
+            self._open(writing)
+        except BaseException:
+            self.close()
+            raise
+
+    def _claim(self) -> None:
+        """Make the folder ours, until this process ends at the latest."""
+        try:
+            for name in ("logs", "locks", "arrays"):
+                (self.path / name).mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / ".lock").open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise RunFolderError(
-                f"{path} is in use by another run", "Wait for it to end, or give another folder with --output."
+                f"{self.path} is in use by another run", "Wait for it to end, or give another folder with --output."
             ) from error
         except OSError as error:
-            raise InfrastructureError(f"{path} cannot be used: {error.strerror}", "Give another --output.") from error
-        self._database = sqlite3.connect(path / "results.sqlite", check_same_thread=False, isolation_level=None)
+            raise InfrastructureError(
+                f"{self.path} cannot be used: {error.strerror}", "Give another --output."
+            ) from error
+
+    def _open(self, writing: bool) -> None:
+        self._database = sqlite3.connect(self.path / "results.sqlite", check_same_thread=False, isolation_level=None)
         self._prepare(writing)
         if writing:
             self._reconcile()
 
+    @property
+    def _rows(self) -> sqlite3.Connection:
+        assert self._database is not None
+        return self._database
+
     def _prepare(self, writing: bool) -> None:
         try:
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = FULL")
-            (version,) = self._database.execute("PRAGMA user_version").fetchone()
+            self._rows.execute("PRAGMA journal_mode = WAL")
+            self._rows.execute("PRAGMA synchronous = FULL")
+            (version,) = self._rows.execute("PRAGMA user_version").fetchone()
         except sqlite3.DatabaseError as error:
             raise RunFolderError(
                 f"{self.path / 'results.sqlite'} is no database: {error}", "Move the folder away and run again."
@@ -94,7 +112,7 @@ class RunFolder:
             )
         if writing:
             for number, script in enumerate(_MIGRATIONS[version:], start=version + 1):
-                self._database.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")
+                self._rows.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")
 
     def __enter__(self) -> RunFolder:
         return self
@@ -105,7 +123,8 @@ class RunFolder:
         self.close()
 
     def close(self) -> None:
-        self._database.close()
+        if self._database is not None:
+            self._database.close()
         if self._lock is not None:
             self._lock.close()
 
@@ -125,12 +144,12 @@ class RunFolder:
     def started(self, fallback: str) -> tuple[str, str]:
         """(id, start) of the run that this folder holds: set once, by the first run."""
         with self._guard:
-            found = dict(self._database.execute("SELECT key, value FROM meta").fetchall())
+            found = dict(self._rows.execute("SELECT key, value FROM meta").fetchall())
             if "run" not in found:
                 found = {"run": os.urandom(8).hex(), "started": fallback}
-                self._database.execute("BEGIN IMMEDIATE")
-                self._database.executemany("INSERT INTO meta VALUES (?, ?)", list(found.items()))
-                self._database.execute("COMMIT")
+                self._rows.execute("BEGIN IMMEDIATE")
+                self._rows.executemany("INSERT INTO meta VALUES (?, ?)", list(found.items()))
+                self._rows.execute("COMMIT")
             return found["run"], found["started"]
 
     # --- environments
@@ -138,7 +157,7 @@ class RunFolder:
     def keep_environment(self, key: str, state: EnvironmentState) -> None:
         record = json.dumps(dict(state.record)) if state.record is not None else None
         with self._guard:
-            self._database.execute(
+            self._rows.execute(
                 "INSERT INTO environments VALUES (?, ?, ?) "
                 "ON CONFLICT (key) DO UPDATE SET record = excluded.record, fault = excluded.fault",
                 (key, record, state.fault),
@@ -146,7 +165,7 @@ class RunFolder:
 
     def environments(self) -> dict[str, EnvironmentState]:
         with self._guard:
-            rows = self._database.execute("SELECT key, record, fault FROM environments").fetchall()
+            rows = self._rows.execute("SELECT key, record, fault FROM environments").fetchall()
         return {key: EnvironmentState(json.loads(record) if record else None, fault) for key, record, fault in rows}
 
     # --- attempts
@@ -155,7 +174,7 @@ class RunFolder:
         """Write one attempt down for good: first the database, then the exchange file."""
         body = json.dumps(attempt.as_json(), separators=(",", ":"))
         with self._guard:
-            self._database.execute(
+            self._rows.execute(
                 "INSERT INTO attempts (id, cell, environment, mode, probe_version, body) VALUES (?, ?, ?, ?, ?, ?)",
                 (attempt.id, attempt.cell, attempt.environment, attempt.mode, attempt.probe_version, body),
             )
@@ -165,7 +184,7 @@ class RunFolder:
     def attempts(self, probe_version: str, limits: dict[str, int]) -> dict[str, list[Attempt]]:
         """All attempts of one probe version and the same limits, by cell, in the order they were made."""
         with self._guard:
-            rows = self._database.execute(
+            rows = self._rows.execute(
                 "SELECT cell, body FROM attempts WHERE probe_version = ? ORDER BY sequence", (probe_version,)
             ).fetchall()
         found: dict[str, list[Attempt]] = {}
@@ -182,7 +201,7 @@ class RunFolder:
         content = path.read_bytes() if path.exists() else b""
         whole = content[: content.rfind(b"\n") + 1]
         seen = {json.loads(line)["id"] for line in whole.splitlines() if line.strip()}
-        rows = self._database.execute("SELECT id, body FROM attempts ORDER BY sequence").fetchall()
+        rows = self._rows.execute("SELECT id, body FROM attempts ORDER BY sequence").fetchall()
         lost = [body for identifier, body in rows if identifier not in seen]
         if len(whole) != len(content) or lost:
             added = "".join(body + "\n" for body in lost).encode()

@@ -1,0 +1,67 @@
+"""The parts of the probe that need no library: frames, expected values."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.checkpoints import files, sd15
+from runner.engine.archive import write_archive
+from runner.probe.expected import Weights, aliases
+from runner.probe.frames import LIMIT, FrameError, Frames, encode
+from tests.strategies import messages
+
+
+@given(st.lists(messages, max_size=4), st.data())
+def test_messages_survive_any_chunking(sent: list[dict[str, Any]], data: st.DataObject) -> None:
+    """However the bytes arrive, the same messages come out, in order, and nothing is left over."""
+    content = b"".join(encode(message) for message in sent)
+    frames, received = Frames(), []
+    while content:
+        size = data.draw(st.integers(1, len(content)))
+        received += list(frames.feed(content[:size]))
+        content = content[size:]
+    assert received == sent
+    assert frames.pending == 0
+
+
+@pytest.mark.parametrize("content", [struct.pack(">I", LIMIT + 1), encode({})[:4] + b"[]", struct.pack(">I", 1) + b"x"])
+def test_nonsense_is_a_frame_error(content: bytes) -> None:
+    """A length over the limit, a body that is no object, a body that is no JSON."""
+    with pytest.raises(FrameError):
+        list(Frames().feed(content))
+
+
+def test_expected_values_are_found_under_both_names_of_clip(tmp_path: Any) -> None:
+    """transformers 5.6 dropped a prefix; both names lead to the same value, unknown names to none."""
+    folder = files.write("canonical", tmp_path).path / "folder"
+    weights = Weights(
+        {
+            "files": {name: str(next((folder / name).glob("*.safetensors"))) for name in sd15.COMPONENTS},
+            "derived": sd15.DERIVED,
+        }
+    )
+    for name in ("text_model.final_layer_norm.weight", "final_layer_norm.weight"):
+        found = weights.find("text_encoder", name)
+        assert found is not None
+        assert found[0] == "text_model.final_layer_norm.weight"
+    assert weights.find("unet", "nothing") is None
+    assert "text_model.embeddings.position_ids" not in weights.required("text_encoder")
+    assert len(weights.required("unet")) == 208
+
+
+@given(st.text(alphabet="abc._", min_size=1))
+def test_aliases_know_each_other(name: str) -> None:
+    """Each alias of a name has the name among its own aliases."""
+    assert all(name in aliases(alias) for alias in aliases(name))
+
+
+def test_the_archive_is_the_same_bytes_twice(tmp_path: Any) -> None:
+    """The probe's archive depends on its sources only."""
+    one, two = write_archive(tmp_path / "a"), write_archive(tmp_path / "b")
+    assert one.name == two.name
+    assert one.read_bytes() == two.read_bytes()
