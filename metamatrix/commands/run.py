@@ -45,7 +45,7 @@ class Choices:
 
 
 def run_matrix(choices: Choices) -> int:
-    """Run; the exit code is 0 where it is complete, 4 where it was stopped, 1 with --fail-on and a new failure."""
+    """Run; the exit code is 0 where it is complete, 3 where something could not be built, 4 where it was stopped, 1 with --fail-on and a new failure."""
     if choices.isolation not in ("auto", "venv"):
         raise MetamatrixError(f"isolation {choices.isolation!r} is not offered", "This release has `venv` only.")
     if choices.fail_on not in (None, "unexpected"):
@@ -138,5 +138,13 @@ def _exit_code(choices: Choices, results: ResultsModel, stopped: bool, console: 
         console.print(f"{unfinished} cells have no verdict yet. Run the same command again to go on.", highlight=False)
         return 4
     console.print(f"next: metamatrix report {choices.output}", highlight=False, markup=False)
+    faults = [environment for environment in results.environments if environment.fault]
+    for environment in faults:
+        console.print(
+            f"not built: {environment.id}: {environment.fault}", highlight=False, markup=False, soft_wrap=True
+        )
+    if faults:
+        console.print("Check the network, the indexes and the disk; run the same command again to try those again.")
+        return 3
     unexpected = [cell for cell in results.cells if cell.group == "bad" and (not cell.expected or cell.expired)]
     return 1 if choices.fail_on == "unexpected" and unexpected else 0

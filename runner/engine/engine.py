@@ -101,6 +101,8 @@ class Engine:
         try:
             built = self._store.build(self._plan.lock(environment), max(1, self._options.jobs))
         except BuildFailed as error:
+            if self._stop.is_set():
+                return None
             self._folder.keep_environment(key, EnvironmentState(fault=str(error)))
             self._observer.environment(key, "failed")
             return None

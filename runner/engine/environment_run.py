@@ -27,6 +27,7 @@ from runner.engine.zygote_client import ZygoteClient, ZygoteLost
 from runner.environments.sandbox import confined
 from runner.environments.store import Environment
 from runner.plan import PlannedCell
+from runner.probe import words
 from runner.probe.words import PROBE_VERSION
 from runner.results.attempt import Attempt
 from runner.results.conclude import controls_cell, sibling, unconfirmed
@@ -81,6 +82,8 @@ class EnvironmentRun:
         self._scratch = Path()
         self._confined = False
         self._losses: dict[str, int] = {}
+        self._zygote: _Zygote | None = None
+        self._import_error: dict[str, Any] | None = None
 
     def run(self) -> None:
         """Run what is left to run.
@@ -99,9 +102,11 @@ class EnvironmentRun:
             self._shared["golden"] = golden_arrays(self._cells[0].probe["pipeline"])
             self._run_reference(cells[0])
             self._run_cells(self._left(cells))
+            self._close()
             self._run_witnesses()
             self._environment.check_seal()
         finally:
+            self._close()
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _needed(self) -> list[PlannedCell]:
@@ -123,6 +128,9 @@ class EnvironmentRun:
                 kept = report["facts"].get("arrays")
                 if kept and judge(attempt).group is Class.GOOD:
                     self._shared["reference"] = self._folder.arrays(kept)
+                    if self._zygote is not None:
+                        self._zygote.client.send({"kind": "share", "values": self._shared})
+                    return
 
     def _run_cells(self, cells: Sequence[PlannedCell]) -> None:
         if self._settings.cold:
@@ -137,9 +145,9 @@ class EnvironmentRun:
         pending = list(cells)
         alone: list[PlannedCell] = []
         while pending or alone:
-            zygote = self._zygote()
-            if zygote is None:  # cannot import, or cannot fork: cold processes show what there is
-                self._run_cold([*pending, *alone], arrays)
+            zygote = self._zygote = self._zygote or self._open()
+            if zygote is None:
+                self._without_zygote([*pending, *alone], arrays)
                 return
             try:
                 self._drive(zygote, pending, arrays)
@@ -147,12 +155,12 @@ class EnvironmentRun:
                     with self._settings.slots.all():
                         self._drive_alone(zygote, alone, arrays)
             except ZygoteLost as error:
+                self._zygote = None
                 alone += self._lost(zygote, error)
-            finally:
-                self._end(zygote)
+                zygote.client.kill()
 
-    def _zygote(self) -> _Zygote | None:
-        """The environment's zygote, opened once and kept until `_end`; None where forks are not to be had."""
+    def _open(self) -> _Zygote | None:
+        """The environment's zygote: one import, kept until `_close`; None where forks are not to be had."""
         zygote = self._start(warm=True)
         try:
             message = zygote.client.receive(_OPEN_SECONDS)
@@ -160,14 +168,32 @@ class EnvironmentRun:
             zygote.client.kill()
             self._settings.on_note(f"{self._environment.id}: {error}")
             return None
-        ready = bool(message) and message[0]["kind"] == "ready" and message[0]["threads"] == 1
-        if ready:
+        answer: dict[str, Any] = message[0] if message else {"kind": "silent"}
+        if answer["kind"] == "ready" and answer["threads"] == 1:
             return zygote
         zygote.client.kill()
-        if message and message[0]["kind"] == "ready":
-            text = f"imports leave {message[0]['threads']} threads, so nothing is forked; each cell runs cold"
+        if answer["kind"] == "ready":
+            text = f"imports leave {answer['threads']} threads, so nothing is forked; each cell runs cold"
             self._settings.on_note(f"{self._environment.id}: {text}")
+        elif answer["kind"] == "failed":
+            self._import_error = answer["error"]
         return None
+
+    def _without_zygote(self, cells: Sequence[PlannedCell], arrays: bool) -> None:
+        """What cannot be imported stops every cell at import; what cannot be forked runs cold.
+
+        One import serves all cells here as elsewhere, and a cold witness confirms it as any bad verdict.
+        """
+        error = self._import_error
+        if error is None:
+            self._run_cold(cells, arrays)
+            return
+        kind = words.UNSUPPORTED if error["type"] == "Unsupported" else words.EXCEPTION
+        found = words.finding(kind, f"{error['type']}: {error['message']}", exception=error)
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        for cell in cells:
+            report = {"stage": "import", "findings": [found], "facts": {}, "seconds": 0.0}
+            self._keep(self._attempt(_UnderWay(cell, now, [report], {"how": "exited"}, 0.0, False), "fork", False))
 
     def _start(self, warm: bool) -> _Zygote:
         command, self._confined = confined([str(self._environment.python)], self._settings.store)
@@ -203,11 +229,10 @@ class EnvironmentRun:
                 self._keep(self._attempt(attempt_of, "fork", alone=False))
 
     def _drive_alone(self, zygote: _Zygote, alone: list[PlannedCell], arrays: bool) -> None:
-        zygote.dispatch(alone[0], self._requests, self._settings.limits, arrays)
+        zygote.dispatch(alone.pop(0), self._requests, self._settings.limits, arrays, holds_slot=False)
         while zygote.under_way:
             self._check_stop()
             for ended in zygote.receive():
-                alone.pop(0)
                 self._keep(self._attempt(ended, "fork", alone=True))
 
     def _lost(self, zygote: _Zygote, error: ZygoteLost) -> list[PlannedCell]:
@@ -218,7 +243,8 @@ class EnvironmentRun:
             if self._losses["no cell"] >= _LOST_TWICE:
                 raise error
         for ended in zygote.abandon():
-            self._settings.slots.give()
+            if ended.holds_slot:
+                self._settings.slots.give()
             count = self._losses[ended.cell.id] = self._losses.get(ended.cell.id, 0) + 1
             if count < _LOST_TWICE:
                 again.append(ended.cell)
@@ -227,10 +253,16 @@ class EnvironmentRun:
                 self._keep(self._attempt(ended, "fork", alone=True))
         return again
 
-    def _end(self, zygote: _Zygote) -> None:
-        for _ in zygote.abandon():
-            self._settings.slots.give()
-        if self._settings.stop.is_set():
+    def _close(self) -> None:
+        """End the zygote, and give back the slots of what it still had under way."""
+        zygote, self._zygote = self._zygote, None
+        if zygote is None:
+            return
+        abandoned = zygote.abandon()
+        for ended in abandoned:
+            if ended.holds_slot:
+                self._settings.slots.give()
+        if abandoned or self._settings.stop.is_set():
             zygote.client.kill()
         else:
             zygote.client.close()
@@ -255,7 +287,7 @@ class EnvironmentRun:
         zygote = self._start(warm=False)
         try:
             zygote.client.receive(_OPEN_SECONDS)
-            zygote.dispatch(cell, self._requests, self._settings.limits, arrays)
+            zygote.dispatch(cell, self._requests, self._settings.limits, arrays, holds_slot=False)
             while zygote.under_way:
                 self._check_stop()
                 for ended in zygote.receive():
@@ -334,6 +366,7 @@ class _UnderWay:
     stages: list[dict[str, Any]]
     message: dict[str, Any]
     deadline: float
+    holds_slot: bool
 
 
 class _Zygote:
@@ -343,11 +376,13 @@ class _Zygote:
         self.client = client
         self.under_way: dict[str, _UnderWay] = {}
 
-    def dispatch(self, cell: PlannedCell, requests: Requests, limits: dict[str, int], arrays: bool) -> None:
+    def dispatch(
+        self, cell: PlannedCell, requests: Requests, limits: dict[str, int], arrays: bool, holds_slot: bool = True
+    ) -> None:
         # The zygote keeps the time limit; the engine only notices when the zygote itself does not.
         deadline = time.monotonic() + limits["seconds"] + 30
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self.under_way[cell.id] = _UnderWay(cell, now, [], {}, deadline)
+        self.under_way[cell.id] = _UnderWay(cell, now, [], {}, deadline, holds_slot)
         request = requests.request(cell, arrays)
         self.client.send({"kind": "cell", "cell": cell.id, "request": request, "limits": limits})
 

@@ -77,7 +77,10 @@ def _compile(python: Path, site: Path, sources: list[str], kept: Path, workers: 
         # Some wheels carry sources that are no Python of this version (templates, tests): the status says
         # that too, so it is not looked at. What has no bytecode is compiled by whoever imports it.
         subprocess.run(
-            [python, "-I", "-c", _COMPILE, str(building), str(workers)], check=True, stdout=subprocess.DEVNULL
+            [python, "-I", "-c", _COMPILE, str(building), str(workers)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
         )
         for source in sources:
             (building / source).unlink()

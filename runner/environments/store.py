@@ -97,6 +97,9 @@ class Store:
             BuildFailed: an interpreter, a download or the disk was at fault.
         """
         with self._locked(lock.environment):
+            # What a killed builder left is ours alone: we hold its lock. (uv may have outlived it for a moment.)
+            for left in (self.root / "environments").glob(f".building-{lock.environment}-*"):
+                shutil.rmtree(left, ignore_errors=True)
             found = self.find(lock.environment)
             return found if found is not None else self._build(lock, workers)
 
@@ -109,8 +112,6 @@ class Store:
 
     def _build(self, lock: Lock, workers: int) -> Environment:
         folder = self.root / "environments"
-        for left in folder.glob(f".building-{lock.environment}-*"):
-            shutil.rmtree(left, ignore_errors=True)  # ours alone: we hold its lock
         building = Path(tempfile.mkdtemp(prefix=f".building-{lock.environment}-", dir=folder))
         try:
             self._install(lock, building)

@@ -48,6 +48,11 @@ def uv_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return result
 
 
+def _die_with_us() -> list[str]:
+    """A prefix that ends uv with the thread that waits for it: a killed run must not go on installing."""
+    return ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What uv said: exit status and both outputs."""
@@ -90,7 +95,7 @@ class Uv:
                 raise UvFailed("stopped", "Run the same command again to go on.")
             try:
                 process = subprocess.Popen(
-                    [self.path, *arguments],
+                    [*_die_with_us(), self.path, *arguments],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,

@@ -45,10 +45,9 @@ def test_kill_at_random_instants_loses_and_doubles_nothing(quick: dict[str, Any]
     chance = random.Random(5)
     folder = tmp_path / "run"
     for _ in range(4):
-        process = _start(folder, SOME)
-        time.sleep(chance.uniform(1.0, 9.0))
-        process.kill()
-        process.wait()
+        with _start(folder, SOME) as process:
+            time.sleep(chance.uniform(1.0, 9.0))
+            process.kill()
     done = metamatrix("run", "--select", SOME, "--output", str(folder))
     assert done.status == 0, done.stderr
     expected = verdicts(quick)
@@ -149,3 +148,27 @@ def test_the_site_has_a_page_for_every_cell(quick: dict[str, Any], quick_folder:
     assert len(list((site / "environments").glob("*.html"))) == len(quick["environments"])
     junit = (quick_folder / "junit.xml").read_text(encoding="utf-8")
     assert junit.count("<testcase ") == len(quick["cells"])
+
+
+IMPORTLESS = """
+axes:
+  torch: "2.13.0"
+  diffusers: "0.34.0"
+  transformers: "5.6.0"
+  accelerate: "1.15.0"
+  load: [pretrained, single_file]
+  offload: [none, sequential]
+"""
+
+
+def test_an_environment_that_installs_but_does_not_import(tmp_path: Path) -> None:
+    """The pipeline class is asked for: one import fails for all cells, and one cold process confirms it."""
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(IMPORTLESS, encoding="utf-8")
+    folder = tmp_path / "run"
+    done = metamatrix("run", "--matrix", str(matrix), "--output", str(folder))
+    assert done.status == 0, done.stderr
+    cells = _results(folder)["cells"]
+    assert {(cell["verdict"], cell["stage"]) for cell in cells} == {("import-error", "import")}
+    assert "FLAX_WEIGHTS_NAME" in cells[0]["cause"]
+    assert sorted(mode for _, _, mode in _attempts(folder)).count("cold") == 1
