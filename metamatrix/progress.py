@@ -80,7 +80,7 @@ class Progress:
 
     def _line(self) -> str:
         counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(self._counts.items()))
-        return f"{self._done()}/{self._total} cells, {self._left()}; before confirmation: {counts}"
+        return f"{self._done()}/{self._total} cells, {self._left()}; so far {counts}"
 
     def _left(self) -> str:
         """Time left by the pace so far, once there is one."""

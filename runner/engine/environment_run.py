@@ -11,7 +11,6 @@ import platform
 import shutil
 import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from runner.checkpoints.damage import CANONICAL, not_applicable
 from runner.checkpoints.golden import golden_arrays
 from runner.engine.requests import Requests
 from runner.engine.slots import Slots
+from runner.engine.under_way import UnderWay, Zygote
 from runner.engine.zygote_client import ZygoteClient, ZygoteLost
 from runner.environments.sandbox import confined
 from runner.environments.store import Environment
@@ -82,7 +82,7 @@ class EnvironmentRun:
         self._scratch = Path()
         self._confined = False
         self._losses: dict[str, int] = {}
-        self._zygote: _Zygote | None = None
+        self._zygote: Zygote | None = None
         self._import_error: dict[str, Any] | None = None
 
     def run(self) -> None:
@@ -128,9 +128,17 @@ class EnvironmentRun:
                 kept = report["facts"].get("arrays")
                 if kept and judge(attempt).group is Class.GOOD:
                     self._shared["reference"] = self._folder.arrays(kept)
-                    if self._zygote is not None:
-                        self._zygote.client.send({"kind": "share", "values": self._shared})
+                    self._share()
                     return
+
+    def _share(self) -> None:
+        """Give an open zygote what its cells compare with; a later one gets it when it starts."""
+        if self._zygote is not None:
+            try:
+                self._zygote.client.send({"kind": "share", "values": self._shared})
+            except ZygoteLost as error:
+                self._settings.on_note(f"{self._environment.id}: {error}")
+                self._zygote = None
 
     def _run_cells(self, cells: Sequence[PlannedCell]) -> None:
         if self._settings.cold:
@@ -157,15 +165,13 @@ class EnvironmentRun:
             except ZygoteLost as error:
                 self._zygote = None
                 alone += self._lost(zygote, error)
-                zygote.client.kill()
 
-    def _open(self) -> _Zygote | None:
+    def _open(self) -> Zygote | None:
         """The environment's zygote: one import, kept until `_close`; None where forks are not to be had."""
-        zygote = self._start(warm=True)
         try:
+            zygote = self._start(warm=True)
             message = zygote.client.receive(_OPEN_SECONDS)
         except ZygoteLost as error:
-            zygote.client.kill()
             self._settings.on_note(f"{self._environment.id}: {error}")
             return None
         answer: dict[str, Any] = message[0] if message else {"kind": "silent"}
@@ -193,13 +199,13 @@ class EnvironmentRun:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         for cell in cells:
             report = {"stage": "import", "findings": [found], "facts": {}, "seconds": 0.0}
-            self._keep(self._attempt(_UnderWay(cell, now, [report], {"how": "exited"}, 0.0, False), "fork", False))
+            self._keep(self._attempt(UnderWay(cell, now, [report], {"how": "exited"}, 0.0, False), "fork", False))
 
-    def _start(self, warm: bool) -> _Zygote:
+    def _start(self, warm: bool) -> Zygote:
         command, self._confined = confined([str(self._environment.python)], self._settings.store)
         client = ZygoteClient(command, self._settings.archive, self._scratch, self._scratch / "zygote.log")
         first = self._cells[0].at(checkpoint=CANONICAL, load="pretrained", offload="none")
-        client.send(
+        opening: list[dict[str, Any]] = [
             {
                 "kind": "open",
                 "warm": warm,
@@ -207,12 +213,14 @@ class EnvironmentRun:
                 "weights": self._requests.weights(),
                 "scratch": str(self._scratch),
                 "rehearsal": self._requests.request(first) if warm else None,
-            }
-        )
-        client.send({"kind": "share", "values": self._shared})
-        return _Zygote(client)
+            },
+            {"kind": "share", "values": self._shared},
+        ]
+        for message in opening:
+            client.send(message)
+        return Zygote(client)
 
-    def _drive(self, zygote: _Zygote, pending: list[PlannedCell], arrays: bool) -> None:
+    def _drive(self, zygote: Zygote, pending: list[PlannedCell], arrays: bool) -> None:
         """Keep as many cells under way as there are slots, until none is left."""
         slots = self._settings.slots
         while pending or zygote.under_way:
@@ -228,14 +236,14 @@ class EnvironmentRun:
                 slots.give()
                 self._keep(self._attempt(attempt_of, "fork", alone=False))
 
-    def _drive_alone(self, zygote: _Zygote, alone: list[PlannedCell], arrays: bool) -> None:
+    def _drive_alone(self, zygote: Zygote, alone: list[PlannedCell], arrays: bool) -> None:
         zygote.dispatch(alone.pop(0), self._requests, self._settings.limits, arrays, holds_slot=False)
         while zygote.under_way:
             self._check_stop()
             for ended in zygote.receive():
                 self._keep(self._attempt(ended, "fork", alone=True))
 
-    def _lost(self, zygote: _Zygote, error: ZygoteLost) -> list[PlannedCell]:
+    def _lost(self, zygote: Zygote, error: ZygoteLost) -> list[PlannedCell]:
         """The cells that were under way when a zygote went: to run again alone, or `crash` at the second time."""
         again = []
         if not zygote.under_way:
@@ -313,7 +321,7 @@ class EnvironmentRun:
         self._attempts.setdefault(attempt.cell, []).append(attempt)
         self._settings.on_attempt(attempt)
 
-    def _attempt(self, ended: _UnderWay, mode: str, alone: bool) -> Attempt:
+    def _attempt(self, ended: UnderWay, mode: str, alone: bool) -> Attempt:
         message = ended.message
         for report in ended.stages:
             arrays = report["facts"].pop("arrays", None)
@@ -357,54 +365,3 @@ def _scratch_parent() -> str | None:
     if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 1 << 30:
         return str(memory)
     return None
-
-
-@dataclass(slots=True)
-class _UnderWay:
-    cell: PlannedCell
-    started: str
-    stages: list[dict[str, Any]]
-    message: dict[str, Any]
-    deadline: float
-    holds_slot: bool
-
-
-class _Zygote:
-    """A client and the cells that it has under way."""
-
-    def __init__(self, client: ZygoteClient) -> None:
-        self.client = client
-        self.under_way: dict[str, _UnderWay] = {}
-
-    def dispatch(
-        self, cell: PlannedCell, requests: Requests, limits: dict[str, int], arrays: bool, holds_slot: bool = True
-    ) -> None:
-        # The zygote keeps the time limit; the engine only notices when the zygote itself does not.
-        deadline = time.monotonic() + limits["seconds"] + 30
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self.under_way[cell.id] = _UnderWay(cell, now, [], {}, deadline, holds_slot)
-        request = requests.request(cell, arrays)
-        self.client.send({"kind": "cell", "cell": cell.id, "request": request, "limits": limits})
-
-    def receive(self) -> list[_UnderWay]:
-        """Wait a little; the cells that have ended."""
-        ended = []
-        for message in self.client.receive(0.2):
-            cell = self.under_way.get(message.get("cell", ""))
-            if cell is None:
-                continue  # the answer to `open`
-            if message["kind"] == "stage":
-                report = {name: message[name] for name in ("stage", "findings", "facts", "seconds")}
-                cell.stages.append(report)
-            elif message["kind"] == "ended":
-                cell.message = message
-                ended.append(self.under_way.pop(cell.cell.id))
-        if any(time.monotonic() > cell.deadline for cell in self.under_way.values()):
-            raise ZygoteLost("the zygote does not end a cell that is out of time")
-        return ended
-
-    def abandon(self) -> list[_UnderWay]:
-        """Forget what is under way, and say what that was."""
-        cells = list(self.under_way.values())
-        self.under_way.clear()
-        return cells

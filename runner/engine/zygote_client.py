@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from runner.errors import InfrastructureError
 from runner.probe.frames import FrameError, Frames, encode
 
 __all__ = ["ZygoteClient", "ZygoteLost", "cell_environment"]
@@ -22,7 +23,7 @@ _CHUNK = 1 << 18
 _LOG = 8000
 
 
-class ZygoteLost(Exception):
+class ZygoteLost(InfrastructureError):
     """The zygote ended or broke the protocol; the text holds what its log says."""
 
 
@@ -122,12 +123,10 @@ class ZygoteClient:
         self._release()
 
     def kill(self) -> None:
-        """End it and its cells at once."""
-        try:
+        """End it and its cells at once; nothing happens where that was done before."""
+        if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            self._process.kill()
-        self._process.wait()
+            self._process.wait()
         self._release()
 
     def _release(self) -> None:
@@ -139,7 +138,11 @@ class ZygoteClient:
                     continue
 
     def _lost(self, why: str) -> ZygoteLost:
-        self._log.flush()
+        """What is lost is also ended: whoever catches this has nothing left to clean up."""
         status = self._process.poll()
+        self.kill()
         text = self._log_path.read_bytes()[-_LOG:].decode("utf-8", "backslashreplace")
-        return ZygoteLost(f"the zygote is lost: {why}; exit status {status}; its log ends:\n{text}")
+        return ZygoteLost(
+            f"the zygote is lost: {why}; exit status {status}; its log ends:\n{text}",
+            "Run the same command again; if it happens again, the log above says what the interpreter met.",
+        )

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from runner.errors import NoSelection
 from runner.identifiers import subject_id
 from runner.matrix.axes import PROBE
 from runner.matrix.expressions import Expression, ExpressionError, Row
-from runner.matrix.load import Matrix
+from runner.matrix.load import Matrix, is_range
 
 __all__ = [
     "PYTHONS",
@@ -206,7 +206,7 @@ class _Versions:
         if value == "pre":
             found = self._all(package, "", True, 1)
             return [(value, found[0])] if found else []
-        if _is_range(value):
+        if is_range(value):
             found = self._all(package, value, False, MOST_RELEASES)
             if not found:
                 raise NoSelection(
@@ -220,11 +220,3 @@ class _Versions:
             allowed = SpecifierSet(specifier)
             return [version for version in reversed(PYTHONS) if Version(version) in allowed]
         return self._releases(package, specifier, pre, count)
-
-
-def _is_range(value: str) -> bool:
-    try:
-        SpecifierSet(value)
-    except InvalidSpecifier:
-        return False
-    return True

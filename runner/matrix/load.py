@@ -21,7 +21,7 @@ from runner.matrix.positions import Document, Unquoted, dotted, read_yaml
 from runner.matrix.schema import LimitsModel, MatrixModel
 from runner.verdicts import Verdict
 
-__all__ = ["Exclude", "Expect", "Limits", "Matrix", "load_matrix", "parse_matrix"]
+__all__ = ["Exclude", "Expect", "Limits", "Matrix", "is_range", "load_matrix", "parse_matrix"]
 
 _SPECIAL = re.compile(r"latest(-\d{1,2})?|pre")
 _REQUIRED = ("torch", "diffusers", "transformers", "accelerate")
@@ -198,7 +198,7 @@ def _value_problems(document: Document, path: tuple[str | int, ...], axis: str, 
             near = difflib.get_close_matches(value, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
             yield _problem(document, path, f"unknown value {value!r}", hint)
-    elif not _SPECIAL.fullmatch(value) and not _is_version(value) and not _is_range(value):
+    elif not _SPECIAL.fullmatch(value) and not _is_version(value) and not is_range(value):
         hint = 'an exact version "2.13.0", a range ">=0.36,<0.43", "latest", "latest-1" or "pre"'
         yield _problem(document, path, f"{value!r} is no version", hint)
 
@@ -211,7 +211,8 @@ def _is_version(value: str) -> bool:
     return True
 
 
-def _is_range(value: str) -> bool:
+def is_range(value: str) -> bool:
+    """Whether an axis value is a version range, such as `>=0.36,<0.43`."""
     try:
         return bool(str(SpecifierSet(value)))
     except InvalidSpecifier:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import sqlite3
@@ -172,3 +173,38 @@ def test_an_environment_that_installs_but_does_not_import(tmp_path: Path) -> Non
     assert {(cell["verdict"], cell["stage"]) for cell in cells} == {("import-error", "import")}
     assert "FLAX_WEIGHTS_NAME" in cells[0]["cause"]
     assert sorted(mode for _, _, mode in _attempts(folder)).count("cold") == 1
+
+
+def test_a_cell_that_takes_too_much_memory_is_out_of_memory(tmp_path: Path) -> None:
+    """The memory limit is met as a failed allocation, confirmed alone, and never as a crash of the run."""
+    matrix = tmp_path / "matrix.yaml"
+    text = (ROOT / "matrix.yaml").read_text(encoding="utf-8").replace("memory_mb: 4096", "memory_mb: 64")
+    matrix.write_text(text, encoding="utf-8")
+    select = f"{ONE} and checkpoint == canonical and load == pretrained and offload == none"
+    folder = tmp_path / "run"
+    done = metamatrix("run", "--matrix", str(matrix), "--select", select, "--cold", "--output", str(folder))
+    assert done.status == 0, done.stderr
+    assert {verdict for verdict, _ in verdicts(_results(folder)).values()} == {"out-of-memory"}
+
+
+def test_a_lost_zygote_is_replaced(quick: dict[str, Any], tmp_path: Path) -> None:
+    """`kill -9` of the zygote in the middle of a run: its cells run again, and every verdict is the usual one."""
+    folder = tmp_path / "run"
+    select = f"{ONE} and checkpoint == canonical and load in (pretrained, components)"
+    with _start(folder, select) as process:
+        deadline = time.monotonic() + 120
+        while len(_exchanged(folder)) < 4 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        zygote = subprocess.run(["pgrep", "-o", "-f", "probe-.*pyz"], capture_output=True, text=True, check=True)
+        os.kill(int(zygote.stdout), signal.SIGKILL)
+        _, stderr = process.communicate(timeout=200)
+    assert process.returncode == 0, stderr
+    expected = verdicts(quick)
+    found = verdicts(_results(folder))
+    assert len(found) == 12
+    assert found == {subject: expected[subject] for subject in found}
+
+
+def _exchanged(folder: Path) -> list[str]:
+    path = folder / "attempts.ndjson"
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
