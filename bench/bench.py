@@ -21,6 +21,7 @@ from metamatrix.planning import plan_matrix
 from runner.checkpoints.damage import not_applicable
 from runner.engine.archive import write_archive
 from runner.engine.requests import Requests
+from runner.engine.scratch import scratch_parent
 from runner.engine.zygote_client import ZygoteClient, cell_environment
 from runner.environments.store import Store, default_store
 from runner.resolve.uv import Uv
@@ -119,7 +120,7 @@ def main() -> None:
         "shared": {"golden": None, "reference": None},
     }
     archive = write_archive(store.root / "probe")
-    with tempfile.TemporaryDirectory(prefix="metamatrix-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="metamatrix-bench-", dir=scratch_parent()) as folder:
         scratch = Path(folder)
         fresh(environment.python, archive, scratch, work, 1)  # warm the page cache for all three
         opened, fork_cells = forked(environment.python, archive, scratch, work)

@@ -21,6 +21,7 @@ from typing import Any
 from runner.checkpoints.damage import CANONICAL, not_applicable
 from runner.checkpoints.golden import golden_arrays
 from runner.engine.requests import Requests
+from runner.engine.scratch import scratch_parent
 from runner.engine.slots import Slots
 from runner.engine.under_way import UnderWay, Zygote
 from runner.engine.zygote_client import ZygoteClient, ZygoteLost
@@ -97,7 +98,7 @@ class EnvironmentRun:
         cells = self._needed()
         if not self._left(cells) and not unconfirmed(self._cells, self._attempts):
             return
-        self._scratch = Path(tempfile.mkdtemp(prefix="metamatrix-", dir=_scratch_parent()))
+        self._scratch = Path(tempfile.mkdtemp(prefix="metamatrix-", dir=scratch_parent()))
         try:
             self._shared["golden"] = golden_arrays(self._cells[0].probe["pipeline"])
             self._run_reference(cells[0])
@@ -357,11 +358,3 @@ class EnvironmentRun:
     def _check_stop(self) -> None:
         if self._settings.stop.is_set():
             raise Stopped
-
-
-def _scratch_parent() -> str | None:
-    """A tmpfs with room where there is one: disk offload flushes a file for every tensor."""
-    memory = Path("/dev/shm")  # noqa: S108 - a random name is made below it
-    if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 1 << 30:
-        return str(memory)
-    return None

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 __all__ = ["Entry", "entries", "fingerprint", "modules_by_path"]
 
-_SKIPPED = ("_parameters", "_buffers", "_modules", "_hf_hook", "_diffusers_hook", "_old_forward")
+_SKIPPED = ("_hf_hook", "_diffusers_hook", "_old_forward")
 _DEPTH = 3
 
 
@@ -32,6 +32,10 @@ def modules_by_path(root: Any) -> Dict[str, Any]:
 
 def entries(modules: Dict[str, Any]) -> Iterator[Entry]:
     """All tensors below `modules`; a tied tensor appears under each of its names."""
+    import torch
+
+    # What every module has (hooks, flags): some twenty attributes each, and no place for a tensor.
+    skipped = set(vars(torch.nn.Module())).union(_SKIPPED)
     for path, module in modules.items():
         for key, tensor in module._parameters.items():
             if tensor is not None:
@@ -41,7 +45,7 @@ def entries(modules: Dict[str, Any]) -> Iterator[Entry]:
                 persistent = key not in module._non_persistent_buffers_set
                 yield Entry(path, key, "buffer" if persistent else "non-persistent-buffer", tensor)
         for key, value in vars(module).items():
-            if key not in _SKIPPED:
+            if key not in skipped:
                 for name, tensor in _inside(key, value, _DEPTH):
                     yield Entry(path, name, "attribute", tensor)
 
