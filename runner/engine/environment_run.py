@@ -313,7 +313,7 @@ class EnvironmentRun:
         while cells := unconfirmed(self._cells, self._attempts):
             for cell in cells:
                 last = self._attempts[cell.id][-1]
-                self._run_cold([cell], alone=last.how in ("signal", "timeout"))
+                self._run_cold([cell], alone=last.how in ("signal", "died", "timeout"))
 
     # --- writing down
 

@@ -33,6 +33,8 @@ __all__ = ["main"]
 _LOG_HEAD = 64 * 1024
 _LOG_TAIL = 192 * 1024
 _CHUNK = 65536
+_PROBE_FAILED = 70
+"""Exit status of a child whose own code failed; any other is the doing of a library."""
 
 
 class _Running:
@@ -199,7 +201,7 @@ class Zygote:
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
-            status = 1
+            status = _PROBE_FAILED
             try:
                 os.close(results_read)
                 os.close(log_read)
@@ -279,14 +281,17 @@ class Zygote:
         how = "exited" if not killed else "signal"
         if child.timed_out:
             how = "timeout"
-        elif how == "exited" and (os.WEXITSTATUS(status) != 0 or child.noise):
+        elif how == "exited" and (child.noise or os.WEXITSTATUS(status) == _PROBE_FAILED):
             how = "harness"
+        elif how == "exited" and os.WEXITSTATUS(status) != 0:
+            how = "died"  # a library ended the process itself, as OpenBLAS does when it gets no memory
         self._send(
             {
                 "kind": "ended",
                 "cell": child.cell,
                 "how": how,
                 "signal": killed,
+                "status": os.WEXITSTATUS(status) if not killed else 0,
                 "text": child.noise,
                 "log": child.text(),
                 "seconds": round(time.monotonic() - child.started, 4),

@@ -58,6 +58,8 @@ def judge(attempt: Attempt) -> Outcome:
         return _bad(Verdict.TIMEOUT, after, f"no end within {seconds} s", "timeout")
     if attempt.how == "signal":
         return _bad(Verdict.CRASH, after, f"ended by signal {attempt.signal}", f"signal {attempt.signal}")
+    if attempt.how == "died":
+        return _bad(Verdict.CRASH, after, "a library ended the process; its log says more", "died")
     if attempt.how != "exited":
         return Outcome(Verdict.HARNESS_ERROR, after, attempt.text or "the probe itself failed; its log says more")
     if reached != PROBE_STAGES[-1]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -65,3 +67,22 @@ def test_the_archive_is_the_same_bytes_twice(tmp_path: Any) -> None:
     one, two = write_archive(tmp_path / "a"), write_archive(tmp_path / "b")
     assert one.name == two.name
     assert one.read_bytes() == two.read_bytes()
+
+
+def test_the_memory_limit_is_met_as_a_failed_allocation() -> None:
+    """A child beyond its limit gets MemoryError, which counts as out of memory; its parent is not touched."""
+    code = """
+import os
+from runner.probe import failure, limits
+pid = os.fork()
+if pid == 0:
+    limits.apply({"memory_mb": 64, "disk_mb": 16}, os.getppid())
+    try:
+        bytearray(200 << 20)
+    except MemoryError as error:
+        os._exit(7 if failure.is_out_of_memory(RuntimeError()) is False and failure.is_out_of_memory(error) else 1)
+    os._exit(2)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+bytearray(200 << 20)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -71,6 +71,7 @@ def test_the_earliest_stage_decides(one: str, two: str) -> None:
         ("exited", ALL_STAGES, Verdict.PASS, "lifecycle"),
         ("exited", ALL_STAGES[:3], Verdict.HARNESS_ERROR, "step"),
         ("signal", ALL_STAGES[:2], Verdict.CRASH, "offload"),
+        ("died", ALL_STAGES[:1], Verdict.CRASH, "load"),
         ("timeout", (), Verdict.TIMEOUT, "import"),
         ("harness", ALL_STAGES, Verdict.HARNESS_ERROR, "lifecycle"),
     ],
