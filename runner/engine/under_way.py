@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from runner.engine.requests import Requests
-from runner.engine.zygote_client import ZygoteClient, ZygoteLost
+from runner.engine.zygote_client import ZygoteClient
 from runner.plan import PlannedCell
 
 __all__ = ["UnderWay", "Zygote"]
@@ -57,7 +57,7 @@ class Zygote:
                 cell.message = message
                 ended.append(self.under_way.pop(cell.cell.id))
         if any(time.monotonic() > cell.deadline for cell in self.under_way.values()):
-            raise ZygoteLost("the zygote does not end a cell that is out of time")
+            raise self.client.lost("it does not end a cell that is out of time")
         return ended
 
     def abandon(self) -> list[UnderWay]:

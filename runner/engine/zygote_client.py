@@ -90,7 +90,7 @@ class ZygoteClient:
             while data:
                 data = data[os.write(self._in, data) :]
         except OSError as error:
-            raise self._lost(f"it no longer listens ({error.strerror})") from error
+            raise self.lost(f"it no longer listens ({error.strerror})") from error
 
     def receive(self, seconds: float) -> list[dict[str, Any]]:
         """The messages that arrive within `seconds`; as soon as there is one, no more waiting.
@@ -105,11 +105,11 @@ class ZygoteClient:
                 return []
             data = os.read(self._out, _CHUNK)
             if not data:
-                raise self._lost("it ended")
+                raise self.lost("it ended")
             try:
                 messages = list(self._frames.feed(data))
             except FrameError as error:
-                raise self._lost(str(error)) from error
+                raise self.lost(str(error)) from error
             if messages:
                 return messages
 
@@ -137,7 +137,7 @@ class ZygoteClient:
                 except BrokenPipeError:
                     continue
 
-    def _lost(self, why: str) -> ZygoteLost:
+    def lost(self, why: str) -> ZygoteLost:
         """What is lost is also ended: whoever catches this has nothing left to clean up."""
         status = self._process.poll()
         self.kill()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -28,6 +28,7 @@ _TOKEN = re.compile(
 _WORDS = ("and", "or", "not", "in")
 _KEYS = ("subject", "environment", "cell")
 _MAX = 4000
+_MAX_DEPTH = 50
 
 
 class ExpressionError(ValueError):
@@ -78,6 +79,7 @@ class _Parser:
             self.tokens.append((match.group().strip(), match.start()))
             at = match.end()
         self.at = 0
+        self.depth = 0
 
     def whole(self) -> Expression:
         test = self.either()
@@ -101,32 +103,35 @@ class _Parser:
             raise ExpressionError(f"{wanted!r} expected, not {token!r}, in {self.text!r}")
 
     def either(self) -> Callable[[Row], bool]:
-        tests = [self.both()]
-        while self.peek() == "or":
-            self.take()
-            tests.append(self.both())
-        return tests[0] if len(tests) == 1 else lambda row: any(test(row) for test in tests)
+        return self.joined("or", self.both, any)
 
     def both(self) -> Callable[[Row], bool]:
-        tests = [self.negated()]
-        while self.peek() == "and":
+        return self.joined("and", self.negated, all)
+
+    def joined(
+        self, word: str, part: Callable[[], Callable[[Row], bool]], combine: Callable[[Iterable[bool]], bool]
+    ) -> Callable[[Row], bool]:
+        """One part, or several with `word` between them."""
+        tests = [part()]
+        while self.peek() == word:
             self.take()
-            tests.append(self.negated())
-        return tests[0] if len(tests) == 1 else lambda row: all(test(row) for test in tests)
+            tests.append(part())
+        return tests[0] if len(tests) == 1 else lambda row: combine(test(row) for test in tests)
 
     def negated(self) -> Callable[[Row], bool]:
-        if self.at > 200 and self.at == len(self.tokens):
-            raise ExpressionError(f"{self.text!r} ends too early")
-        if self.peek() == "not":
-            self.take()
+        if self.peek() not in ("not", "("):
+            return self.comparison()
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise ExpressionError(f"more than {_MAX_DEPTH} levels of `not` and brackets")
+        if self.take() == "not":
             inner = self.negated()
+            self.depth -= 1
             return lambda row: not inner(row)
-        if self.peek() == "(":
-            self.take()
-            test = self.either()
-            self.expect(")")
-            return test
-        return self.comparison()
+        test = self.either()
+        self.expect(")")
+        self.depth -= 1
+        return test
 
     def comparison(self) -> Callable[[Row], bool]:
         axis = self.axis()

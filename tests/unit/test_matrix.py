@@ -151,6 +151,13 @@ def test_any_text_is_an_expression_or_an_expression_error(text: str) -> None:
         assert parsed.matches(ROW) in (True, False)
 
 
+@pytest.mark.parametrize("text", ["not " * 900 + "torch == 1", "(" * 1500 + "torch == 1" + ")" * 1500])
+def test_deep_expressions_are_refused_in_words(text: str) -> None:
+    """Nesting that would exhaust the interpreter is an error of the expression, not of the program."""
+    with pytest.raises(ExpressionError, match="levels"):
+        parse(text, PROBE, ("torch",))
+
+
 def test_the_example_is_a_matrix() -> None:
     """The builder of these tests parses."""
     assert parse_matrix(SMALL, "f").selections.keys() == {"few"}
