@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = [
     "EnvironmentDamaged",
-    "Incomplete",
     "InfrastructureError",
     "MatrixError",
     "MetamatrixError",
@@ -76,9 +75,3 @@ class UvFailed(InfrastructureError):
 
 class EnvironmentDamaged(InfrastructureError):
     """A sealed environment is not as it was sealed."""
-
-
-class Incomplete(MetamatrixError):
-    """Some cells have no verdict yet."""
-
-    exit_code = 4

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,6 @@ class PlannedEnvironment:
     backend: str
     lock: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
-    download_bytes: int = 0
     proof: str = ""
     fault: str = ""
 
@@ -105,15 +105,11 @@ class Plan:
         return replace(self, cells=cells, environments=environments)
 
 
-_digests: dict[str, str] = {}
-
-
+@cache
 def checkpoint_digest(name: str) -> str:
     """The digest of a checkpoint's files; a damage that does not apply has a digest of its name only."""
-    if name not in _digests:
-        applies = damage.not_applicable(name) is None
-        _digests[name] = files.digest(files.contents(name)) if applies else digest(["not applicable", name])
-    return _digests[name]
+    applies = damage.not_applicable(name) is None
+    return files.digest(files.contents(name)) if applies else digest(["not applicable", name])
 
 
 def make_plan(
@@ -175,7 +171,6 @@ def _environment(asked: Asked, request: str, resolution: Resolution, locks: dict
         asked.backend,
         lock=lock.digest,
         versions=versions,
-        download_bytes=lock.download_bytes,
     )
 
 

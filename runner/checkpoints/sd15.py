@@ -8,6 +8,7 @@ the CompVis release.
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from runner.checkpoints.tensors import Tensor, integers, seeded
 
@@ -120,8 +121,6 @@ CONFIGS: dict[str, dict[str, object]] = {
         "size": 32,
     },
 }
-
-_METADATA = {"format": "pt"}
 
 
 class _Shapes:
@@ -247,8 +246,12 @@ def _text_encoder() -> dict[str, Tensor]:
     return text.tensors
 
 
+@cache
 def tensors() -> dict[str, dict[str, Tensor]]:
-    """Every stored tensor: component -> hub name -> tensor. The published file keeps `position_ids` too."""
+    """Every stored tensor: component -> hub name -> tensor. The published file keeps `position_ids` too.
+
+    Computed once: every damaged checkpoint starts from the same numbers, and nobody changes the dictionaries.
+    """
     made = {"unet": _unet(), "vae": _vae(), "text_encoder": _text_encoder()}
     for component, names in DERIVED.items():
         for name, count in names.items():

@@ -55,10 +55,6 @@ class Asked:
     def row(self) -> Row:
         return Row({**self.exact, **self.probe, "subject": self.subject}, self.asked)
 
-    def name(self) -> str:
-        """A name for people: environment axes, then probe axes."""
-        return " ".join([*(f"{axis} {value}" for axis, value in self.asked.items()), *self.probe.values()])
-
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
@@ -101,8 +97,7 @@ def asked_environments(matrix: Matrix) -> list[dict[str, str]]:
 def excluded_whatever_resolves(matrix: Matrix, asked: Mapping[str, str]) -> bool:
     """Whether a rule excludes this environment for sure, told without an index.
 
-    Only rules over environment axes count, and only where what was asked for each is an exact version, or
-    `latest` compared with `latest`.
+    Only rules over environment axes count, and only where what was asked for each is an exact version.
     """
     row = Row({axis: value for axis, value in asked.items() if value[:1].isdigit()}, asked)
     return any(

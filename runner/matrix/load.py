@@ -17,7 +17,7 @@ from runner.errors import MatrixError, Problem
 from runner.identifiers import digest
 from runner.matrix.axes import ENVIRONMENT, PROBE, PROBE_VALUES, normal_name
 from runner.matrix.expressions import Expression, ExpressionError, parse
-from runner.matrix.positions import Document, Unquoted, dotted, read_yaml
+from runner.matrix.positions import MAX_BYTES, Document, dotted, read_yaml
 from runner.matrix.schema import LimitsModel, MatrixModel
 from runner.verdicts import Verdict
 
@@ -99,7 +99,7 @@ def load_matrix(path: Path) -> Matrix:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(1_000_002)  # one more than is allowed, whatever the file's size
+            content = file.read(MAX_BYTES + 1)  # enough to see that it is too large
     except OSError as error:
         raise MatrixError(str(path), [Problem(1, 1, "", f"cannot be read: {error.strerror}")]) from error
     return parse_matrix(content, str(path))
@@ -150,7 +150,7 @@ def _unknown_keys(document: Document) -> Iterator[Problem]:
 def _from_pydantic(error: ValidationError, document: Document) -> list[Problem]:
     problems = []
     for detail in error.errors(include_url=False):
-        path = tuple(part for part in detail["loc"] if _exists(document, detail["loc"], part))
+        path = detail["loc"]
         kind = detail["type"]
         if kind == "extra_forbidden":
             continue  # reported with a suggestion already
@@ -162,11 +162,6 @@ def _from_pydantic(error: ValidationError, document: Document) -> list[Problem]:
         hint = "" if kind == "value_error" else f"found {str(found)[:60]!r}"
         problems.append(_problem(document, path, what, hint))
     return problems
-
-
-def _exists(document: Document, location: tuple[int | str, ...], part: int | str) -> bool:
-    """Pydantic's location holds names of unions and validators too; only real keys have a position."""
-    return any(path and path[-1] == part for path in document.values) or part == location[-1]
 
 
 def _axis_problems(document: Document, model: MatrixModel) -> Iterator[Problem]:
@@ -190,9 +185,7 @@ def _axis_problems(document: Document, model: MatrixModel) -> Iterator[Problem]:
 
 
 def _value_problems(document: Document, path: tuple[str | int, ...], axis: str, value: str) -> Iterator[Problem]:
-    if isinstance(value, Unquoted):
-        yield _problem(document, path, f'unquoted, YAML takes {value} for a number and loses digits; write "{value}"')
-    elif axis in PROBE:
+    if axis in PROBE:
         known = PROBE_VALUES[axis]
         if value not in known:
             near = difflib.get_close_matches(value, known, 1)

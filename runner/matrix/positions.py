@@ -13,7 +13,7 @@ import yaml
 
 from runner.errors import MatrixError, Problem
 
-__all__ = ["Document", "read_yaml"]
+__all__ = ["MAX_BYTES", "Document", "Unquoted", "dotted", "read_yaml"]
 
 MAX_BYTES = 1_000_000
 MAX_VALUES = 50_000

@@ -148,6 +148,7 @@ def _components(request: Request) -> Loaded:
 
 
 def _empty_init(request: Request, remap: bool) -> Loaded:
+    _needs_assign()
     import accelerate
     import safetensors.torch
 
@@ -192,16 +193,6 @@ def _renamed(key: str, wanted: Any) -> str:
     return key
 
 
-def _empty_init_raw(request: Request) -> Loaded:
-    _needs_assign()
-    return _empty_init(request, remap=False)
-
-
-def _empty_init_remapped(request: Request) -> Loaded:
-    _needs_assign()
-    return _empty_init(request, remap=True)
-
-
 def _needs_assign() -> None:
     import torch
 
@@ -221,8 +212,8 @@ LOADS: Dict[str, Callable[[Request], Loaded]] = {
     "pretrained": _pretrained,
     "components": _components,
     "single_file": _single_file,
-    "empty_init-raw": _empty_init_raw,
-    "empty_init-remapped": _empty_init_remapped,
+    "empty_init-raw": lambda request: _empty_init(request, remap=False),
+    "empty_init-remapped": lambda request: _empty_init(request, remap=True),
 }
 
 

@@ -116,8 +116,7 @@ def _release_accelerate(pipeline: Any) -> None:
 
 def _release_group(pipeline: Any) -> None:
     for module in model_components(pipeline).values():
-        registry = getattr(module, "_diffusers_hook", None)
-        for part in [module, *module.modules()]:
+        for part in module.modules():
             registry = getattr(part, "_diffusers_hook", None)
             if registry is not None:
                 for name in list(registry.hooks):

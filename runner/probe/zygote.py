@@ -42,7 +42,7 @@ class _Running:
 
     def __init__(self, cell: str, nonce: str, pid: int, results: int, log: int, folder: str, seconds: float) -> None:
         self.cell, self.nonce, self.pid = cell, nonce, pid
-        self.results, self.log = results, log
+        self.log = log
         self.folder = folder
         self.started = time.monotonic()
         self.deadline = self.started + seconds
@@ -117,8 +117,6 @@ class Zygote:
             self._shared.update(message["values"])
         elif kind == "cell":
             self._fork(message)
-        elif kind == "kill":
-            self._kill_all()
         elif kind == "close":
             self._closing = True
         else:
@@ -247,7 +245,11 @@ class Zygote:
         if not data:
             child.open.discard(descriptor)
             os.close(descriptor)
-        elif descriptor == child.log:
+        else:
+            self._hear(child, descriptor, data)
+
+    def _hear(self, child: _Running, descriptor: int, data: bytes) -> None:
+        if descriptor == child.log:
             child.heard(data)
         else:
             self._hear_results(child, data)
@@ -313,10 +315,7 @@ class Zygote:
                     raise
                 if not data:
                     break
-                if descriptor == child.log:
-                    child.heard(data)
-                else:
-                    self._hear_results(child, data)
+                self._hear(child, descriptor, data)
             os.close(descriptor)
         child.open.clear()
 

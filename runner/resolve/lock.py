@@ -47,10 +47,6 @@ class Lock:
         name = package.replace("_", "-")
         return next((found.version for found in self.packages if found.name == name), None)
 
-    @property
-    def download_bytes(self) -> int:
-        return sum(package.size for package in self.packages)
-
 
 def libc_family() -> str:
     """glibc or musl: wheels differ by it. (`platform.libc_ver` knows only glibc.)"""

@@ -5,7 +5,7 @@ A pure function of what is written down: run it again and it says the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -185,7 +185,6 @@ def conclude(
     states: Mapping[str, EnvironmentState],
     attempts: Attempts,
     today: date,
-    on_gap: Callable[[PlannedCell], None] = lambda cell: None,
 ) -> list[Conclusion]:
     """The conclusion of every cell of a plan, in the plan's order.
 
@@ -194,7 +193,6 @@ def conclude(
         states: what became of each environment, by key.
         attempts: all attempts by cell id, hidden cells included.
         today: the day by which `expect` entries have expired or not.
-        on_gap: called for each cell that has no verdict yet.
     """
     environments = {environment.key: environment for environment in plan.environments}
     confirmed = {key: confirmed_signatures(plan.of(key), attempts) for key in environments}
@@ -203,8 +201,6 @@ def conclude(
         environment = environments[cell.environment]
         state = states.get(cell.environment)
         outcome = _cell_outcome(cell, environment, state, attempts, confirmed[cell.environment])
-        if outcome is None:
-            on_gap(cell)
         conclusion = Conclusion(cell, outcome, tuple(attempts.get(cell.id, ())))
         known = cell.expectation
         if known is not None and outcome is not None and known.verdict == outcome.verdict:
