@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from metamatrix.planning import plan_matrix
 from runner.checkpoints.damage import not_applicable
 from runner.engine.archive import write_archive
@@ -108,7 +110,7 @@ def main() -> None:
     parser.add_argument("--fresh", type=int, default=6)
     options = parser.parse_args()
     uv = Uv()
-    plan = plan_matrix(Path("matrix.yaml"), SELECT, uv, lambda done, total: None)
+    plan = plan_matrix(Path("matrix.yaml"), SELECT, uv, Console(stderr=True))
     store = Store(default_store(), uv)
     environment = store.build(plan.lock(plan.environments[0]), 2)
     requests = Requests(store.root / "checkpoints")

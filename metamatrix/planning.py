@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+
+from rich.console import Console
 
 from runner.errors import NoSelection
 from runner.matrix.axes import PROBE_VALUES
@@ -19,13 +20,16 @@ from runner.resolve.uv import Uv
 __all__ = ["narrowed", "plan_matrix"]
 
 
-def plan_matrix(matrix_file: Path, select: str | None, uv: Uv, on_resolve: Callable[[int, int], None]) -> Plan:
-    """Read, expand and resolve. Raises what its parts raise."""
+def plan_matrix(matrix_file: Path, select: str | None, uv: Uv, console: Console) -> Plan:
+    """Read, expand and resolve, with a word on `console` while it lasts. Raises what its parts raise."""
     matrix = load_matrix(matrix_file)
     python = matrix.axes["python"][0] if matrix.axes["python"][0][:1].isdigit() else "3.11"
-    cells = expand(matrix, select, releases_from(uv, python, matrix.as_of))
-    resolver = Resolver(uv, matrix.torch_index, matrix.as_of)
-    plan = make_plan(matrix, select, cells, resolver.resolve, on_resolve)
+    with console.status("resolving") as status:
+        cells = expand(matrix, select, releases_from(uv, python, matrix.as_of))
+        resolver = Resolver(uv, matrix.torch_index, matrix.as_of)
+        plan = make_plan(
+            matrix, select, cells, resolver.resolve, lambda done, total: status.update(f"resolving {done}/{total}")
+        )
     return replace(plan, warnings=tuple(resolver.warnings))
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from typing import Any
 
 from metamatrix import __version__
 from reports.document import SCHEMA_VERSION, AttemptModel, CellModel, EnvironmentModel, ResultsModel, RunModel
@@ -14,7 +12,7 @@ from runner.matrix.axes import REBUILT
 from runner.plan import Plan, PlannedCell, PlannedEnvironment
 from runner.probe.words import PROBE_VERSION
 from runner.results.attempt import Attempt
-from runner.results.conclude import Conclusion, EnvironmentState, conclude, controls_cell
+from runner.results.conclude import Conclusion, EnvironmentState, conclude, controls_table, reference_cell
 from runner.results.folder import RunFolder
 from runner.results.outcome import judge
 
@@ -69,31 +67,20 @@ def _environment(
         platform=record.get("platform"),
         torch_build=record.get("torch_build", ""),
         direct_url=record.get("direct_url", {}),
-        controls=_controls(cells, attempts),
-        drift=_drift(cells, attempts),
+        controls=controls_table(cells[0], attempts),
+        drift=_drift(cells[0], attempts),
         proof=planned.proof,
         fault=planned.fault or (state.fault if state is not None else ""),
     )
 
 
-def _controls(cells: Sequence[PlannedCell], attempts: dict[str, list[Attempt]]) -> list[dict[str, Any]]:
-    for cell in cells[:1]:
-        for attempt in attempts.get(controls_cell(cell).id, ()):
-            for report in attempt.stages:
-                table: list[dict[str, Any]] = report["facts"].get("controls", [])
-                return table
-    return []
-
-
-def _drift(cells: Sequence[PlannedCell], attempts: dict[str, list[Attempt]]) -> str:
+def _drift(cell: PlannedCell, attempts: dict[str, list[Attempt]]) -> str:
     """One finding on the environment where its reference misses the golden arrays."""
-    for cell in cells[:1]:
-        reference = cell.at(checkpoint="canonical", load="pretrained", offload="none")
-        for attempt in attempts.get(reference.id, ()):
-            for report in attempt.stages:
-                golden = report["facts"].get("golden")
-                if golden and not golden["within"]:
-                    return f"{golden['array']} differs by {golden['difference']} from the golden arrays"
+    for attempt in attempts.get(reference_cell(cell).id, ()):
+        for report in attempt.stages:
+            golden = report["facts"].get("golden")
+            if golden and not golden["within"]:
+                return f"{golden['array']} differs by {golden['difference']} from the golden arrays"
     return ""
 
 

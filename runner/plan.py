@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from runner.matrix.load import Expect, Limits, Matrix
 from runner.probe.words import PROBE_VERSION
 from runner.resolve.lock import Lock, read_lock
 from runner.resolve.resolver import Resolution
+from runner.whole_files import write_whole
 
 __all__ = ["Expectation", "Plan", "PlannedCell", "PlannedEnvironment", "make_plan", "read_plan", "write_plan"]
 
@@ -187,9 +187,7 @@ def _cell(asked: Asked, environment: str, expect: Iterable[Expect]) -> PlannedCe
 def write_plan(plan: Plan, path: Path) -> None:
     """Write the plan file, whole or not at all."""
     text = json.dumps({"schema_version": SCHEMA_VERSION, **asdict(plan)}, indent=1)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    write_whole(path, text.encode())
 
 
 def read_plan(path: Path) -> Plan:

@@ -48,10 +48,8 @@ def estimate(plan: Plan, store: Store, jobs: int) -> dict[str, float]:
 
 def run_plan(matrix: Path, select: str | None, output: Path | None, as_json: bool) -> int:
     """Print the plan; write it where asked to."""
-    errors = Console(stderr=True)
     uv = Uv()
-    with errors.status("resolving") as status:
-        plan = plan_matrix(matrix, select, uv, lambda done, total: status.update(f"resolving {done}/{total}"))
+    plan = plan_matrix(matrix, select, uv, Console(stderr=True))
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         write_plan(plan, output / "plan.json")

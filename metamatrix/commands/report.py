@@ -12,6 +12,7 @@ from reports.junit import write_junit
 from reports.site.build import build_site
 from reports.summary import summary
 from runner.results.folder import RunFolder, read_text
+from runner.whole_files import write_whole
 
 __all__ = ["run_report"]
 
@@ -33,22 +34,17 @@ def run_report(folder: Path, site: Path | None, as_json: bool) -> int:
         "junit": folder / "junit.xml",
         "summary": folder / "summary.md",
     }
-    _replace(files["results"], results.as_json())
-    _replace(files["summary"], summary(results))
+    text = summary(results)
+    write_whole(files["results"], results.as_json().encode())
+    write_whole(files["summary"], text.encode("utf-8", "backslashreplace"))
     write_junit(results, files["junit"])
     step_summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if step_summary:
         with Path(step_summary).open("a", encoding="utf-8") as file:
-            file.write(summary(results))
+            file.write(text)
     if as_json:
         print(json.dumps({name: str(path) for name, path in files.items()}, indent=1))
     else:
         for name, path in files.items():
             print(f"{name}: {path}", file=sys.stdout)
     return 0
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
-    os.replace(temporary, path)

@@ -24,6 +24,7 @@ from runner.plan import Plan, read_plan
 from runner.probe.words import PROBE_VERSION
 from runner.resolve.uv import Uv
 from runner.results.folder import RunFolder
+from runner.whole_files import write_whole
 
 __all__ = ["Choices", "run_matrix"]
 
@@ -63,7 +64,7 @@ def run_matrix(choices: Choices) -> int:
             console.print("warning: " + warning, highlight=False, markup=False)
         stopped = _drive(choices, plan, folder, store, uv, console)
         results = document(folder)
-        (choices.output / "results.json").write_text(results.as_json(), encoding="utf-8")
+        write_whole(choices.output / "results.json", results.as_json().encode())
     if choices.as_json:
         sys.stdout.write(results.as_json())
     _summarise(results, console)
@@ -79,10 +80,7 @@ def _plan(choices: Choices, folder: RunFolder, uv: Uv, console: Console) -> Plan
     if kept is not None and kept.select == choices.select and kept.matrix_digest == load_matrix(choices.matrix).digest:
         if not any(environment.fault for environment in kept.environments):
             return kept
-    with console.status("resolving") as status:
-        return plan_matrix(
-            choices.matrix, choices.select, uv, lambda done, total: status.update(f"resolving {done}/{total}")
-        )
+    return plan_matrix(choices.matrix, choices.select, uv, console)
 
 
 def _drive(choices: Choices, plan: Plan, folder: RunFolder, store: Store, uv: Uv, console: Console) -> bool:

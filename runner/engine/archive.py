@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
-import tempfile
 import zipfile
 from pathlib import Path
 
 import runner.probe
+from runner.whole_files import write_once
 
 __all__ = ["write_archive"]
 
@@ -34,11 +33,6 @@ def write_archive(folder: Path) -> Path:
     """Write the probe's zipapp into `folder` under its digest, once, and give its path."""
     content = _content()
     path = folder / f"probe-{hashlib.sha256(content).hexdigest()[:16]}.pyz"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".probe-", dir=folder)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_once(path, content)
     return path

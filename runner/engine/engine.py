@@ -14,7 +14,7 @@ from runner.engine.environment_run import EnvironmentRun, Settings, Stopped
 from runner.engine.requests import Requests
 from runner.engine.slots import Slots
 from runner.environments.store import BuildFailed, Environment, Store
-from runner.errors import EnvironmentDamaged, UvFailed
+from runner.errors import UvFailed
 from runner.plan import Plan, PlannedEnvironment
 from runner.results.attempt import Attempt
 from runner.results.conclude import EnvironmentState
@@ -125,10 +125,6 @@ class Engine:
                 self._observer.environment(environment.id, "done")
             except Stopped:
                 self._observer.environment(environment.id, "stopped")
-            except EnvironmentDamaged as error:
-                self._observer.note(str(error))
-                self._observer.environment(environment.id, "failed")
-                errors.append(error)
             except Exception as error:  # one environment's trouble must not end the others; raised at the end
                 self._observer.note(f"{environment.id}: {type(error).__name__}: {error}")
                 self._observer.environment(environment.id, "failed")

@@ -31,7 +31,7 @@ from runner.plan import PlannedCell
 from runner.probe import words
 from runner.probe.words import PROBE_VERSION
 from runner.results.attempt import Attempt
-from runner.results.conclude import controls_cell, sibling, unconfirmed
+from runner.results.conclude import controls_cell, reference_cell, sibling, unconfirmed
 from runner.results.folder import RunFolder
 from runner.results.outcome import judge
 from runner.verdicts import Class
@@ -113,7 +113,7 @@ class EnvironmentRun:
     def _needed(self) -> list[PlannedCell]:
         """All cells to run, hidden ones first: the reference, the controls, a sound sibling of each damaged load."""
         first = self._cells[0]
-        hidden = [first.at(checkpoint=CANONICAL, load="pretrained", offload="none"), controls_cell(first)]
+        hidden = [reference_cell(first), controls_cell(first)]
         hidden += [sibling(cell) for cell in self._cells if cell.probe["checkpoint"] != CANONICAL]
         return list({cell.id: cell for cell in [*hidden, *self._cells]}.values())
 
@@ -205,7 +205,7 @@ class EnvironmentRun:
     def _start(self, warm: bool) -> Zygote:
         command, self._confined = confined([str(self._environment.python)], self._settings.store)
         client = ZygoteClient(command, self._settings.archive, self._scratch, self._scratch / "zygote.log")
-        first = self._cells[0].at(checkpoint=CANONICAL, load="pretrained", offload="none")
+        first = reference_cell(self._cells[0])
         opening: list[dict[str, Any]] = [
             {
                 "kind": "open",
@@ -251,9 +251,7 @@ class EnvironmentRun:
             self._losses["no cell"] = self._losses.get("no cell", 0) + 1
             if self._losses["no cell"] >= _LOST_TWICE:
                 raise error
-        for ended in zygote.abandon():
-            if ended.holds_slot:
-                self._settings.slots.give()
+        for ended in self._take_back(zygote):
             count = self._losses[ended.cell.id] = self._losses.get(ended.cell.id, 0) + 1
             if count < _LOST_TWICE:
                 again.append(ended.cell)
@@ -262,16 +260,20 @@ class EnvironmentRun:
                 self._keep(self._attempt(ended, "fork", alone=True))
         return again
 
+    def _take_back(self, zygote: Zygote) -> list[UnderWay]:
+        """What a zygote had under way, with the slots of that given back."""
+        abandoned = zygote.abandon()
+        for ended in abandoned:
+            if ended.holds_slot:
+                self._settings.slots.give()
+        return abandoned
+
     def _close(self) -> None:
         """End the zygote, and give back the slots of what it still had under way."""
         zygote, self._zygote = self._zygote, None
         if zygote is None:
             return
-        abandoned = zygote.abandon()
-        for ended in abandoned:
-            if ended.holds_slot:
-                self._settings.slots.give()
-        if abandoned or self._settings.stop.is_set():
+        if self._take_back(zygote) or self._settings.stop.is_set():
             zygote.client.kill()
         else:
             zygote.client.close()

@@ -25,6 +25,7 @@ from runner.environments.seal import manifest_digest
 from runner.errors import EnvironmentDamaged, InfrastructureError
 from runner.resolve.lock import Lock
 from runner.resolve.uv import Uv
+from runner.whole_files import write_whole
 
 __all__ = ["BuildFailed", "Environment", "Store", "default_store"]
 
@@ -125,7 +126,7 @@ class Store:
             # The seal is taken under the final name and written last: a folder without record is not whole.
             record["seal"] = manifest_digest(final / "lib")
             record["lock"] = lock.digest
-            self._write_record(final, record)
+            write_whole(final / _RECORD, json.dumps(record, indent=1).encode())
             return Environment(lock.environment, final, record)
         except (OSError, subprocess.CalledProcessError) as error:
             raise BuildFailed(f"{type(error).__name__}: {error}") from error
@@ -145,8 +146,3 @@ class Store:
         answer = self._uv.run(arguments)
         if answer.status != 0:
             raise BuildFailed(f"uv {' '.join(arguments[:2])} failed: {answer.stderr.strip()[-4000:]}")
-
-    def _write_record(self, final: Path, record: dict[str, Any]) -> None:
-        temporary = final / f".{_RECORD}"
-        temporary.write_text(json.dumps(record, indent=1), encoding="utf-8")
-        os.replace(temporary, final / _RECORD)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -78,9 +78,7 @@ class Matrix:
     @property
     def packages(self) -> tuple[str, ...]:
         """The environment axes, Python first, in the order of the file."""
-        rows = [self.axes, *self.include]
-        names = dict.fromkeys(name for row in rows for name in row if name not in PROBE)
-        return ("python", *(name for name in names if name != "python"))
+        return _packages(self.axes, self.include)
 
     def expression(self, text: str) -> Expression:
         """Parse `text` over this matrix's axes.
@@ -89,6 +87,11 @@ class Matrix:
             ExpressionError: it is no expression, or names what this matrix does not have.
         """
         return parse(text, PROBE_VALUES, self.packages)
+
+
+def _packages(axes: Mapping[str, object], include: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
+    names = dict.fromkeys(name for row in (axes, *include) for name in row if name not in PROBE)
+    return ("python", *(name for name in names if name != "python"))
 
 
 def load_matrix(path: Path) -> Matrix:
@@ -225,8 +228,7 @@ class _Builder:
         self.include = tuple(
             {normal_name(name): tuple(dict.fromkeys(values)) for name, values in row.items()} for row in model.include
         )
-        names = dict.fromkeys(name for row in (self.axes, *self.include) for name in row if name not in PROBE)
-        self.packages = tuple(names)
+        self.packages = _packages(self.axes, self.include)
 
     def expression(self, text: str, path: tuple[str | int, ...]) -> Expression:
         try:

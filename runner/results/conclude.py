@@ -22,6 +22,8 @@ __all__ = [
     "conclude",
     "confirmed_signatures",
     "controls_cell",
+    "controls_table",
+    "reference_cell",
     "sibling",
     "unconfirmed",
 ]
@@ -47,6 +49,11 @@ class Conclusion:
 
 
 Attempts = Mapping[str, Sequence[Attempt]]
+
+
+def reference_cell(cell: PlannedCell) -> PlannedCell:
+    """The cell whose output all others of its environment are compared with."""
+    return cell.at(checkpoint=CANONICAL, load="pretrained", offload="none")
 
 
 def controls_cell(cell: PlannedCell) -> PlannedCell:
@@ -121,17 +128,25 @@ def unconfirmed(cells: Sequence[PlannedCell], attempts: Attempts) -> list[Planne
     return wanted
 
 
+def controls_table(cell: PlannedCell, attempts: Attempts) -> list[dict[str, Any]]:
+    """What came of each negative control in a cell's environment; empty where they did not run."""
+    tables = [
+        report["facts"]["controls"]
+        for attempt in attempts.get(controls_cell(cell).id, ())
+        for report in attempt.stages
+        if "controls" in report["facts"]
+    ]
+    return tables[-1] if tables else []
+
+
 def _gate(cell: PlannedCell, outcome: Outcome, attempts: Attempts) -> Outcome:
     """No `pass` without controls that were all caught."""
     if outcome.verdict is not Verdict.PASS:
         return outcome
-    rows = attempts.get(controls_cell(cell).id, ())
-    tables = [
-        report["facts"]["controls"] for row in rows for report in row.stages if "controls" in report.get("facts", {})
-    ]
-    if not tables:
+    table = controls_table(cell, attempts)
+    if not table:
         return Outcome(Verdict.HARNESS_ERROR, "lifecycle", "the negative controls of this environment did not run")
-    missed = [control["id"] for control in tables[-1] if not control["caught"]]
+    missed = [control["id"] for control in table if not control["caught"]]
     if missed:
         text = f"the guard missed a planted defect in this environment: {', '.join(missed)}"
         return Outcome(Verdict.HARNESS_ERROR, "lifecycle", text)

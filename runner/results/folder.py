@@ -25,6 +25,7 @@ from runner.errors import InfrastructureError, RunFolderError
 from runner.plan import Plan, read_plan, write_plan
 from runner.results.attempt import Attempt
 from runner.results.conclude import EnvironmentState
+from runner.whole_files import write_once, write_whole
 
 __all__ = ["RunFolder", "read_text"]
 
@@ -133,7 +134,7 @@ class RunFolder:
     def keep_plan(self, plan: Plan) -> None:
         """Make `plan` this folder's plan; attempts of an earlier plan stay and serve where cells are the same."""
         for digest, text in plan.locks.items():
-            _write_once(self.path / "locks" / digest, text.encode())
+            write_once(self.path / "locks" / digest, text.encode())
         write_plan(plan, self.path / "plan.json")
 
     def plan(self) -> Plan | None:
@@ -205,9 +206,7 @@ class RunFolder:
         lost = [body for identifier, body in rows if identifier not in seen]
         if len(whole) != len(content) or lost:
             added = "".join(body + "\n" for body in lost).encode()
-            temporary = path.with_name(".attempts.ndjson")
-            temporary.write_bytes(whole + added)
-            os.replace(temporary, path)
+            write_whole(path, whole + added)
 
     # --- content-addressed files
 
@@ -225,15 +224,8 @@ class RunFolder:
 
     def _keep(self, kind: str, content: bytes) -> str:
         digest = hashlib.sha256(content).hexdigest()
-        _write_once(self.path / kind / digest, content)
+        write_once(self.path / kind / digest, content)
         return digest
-
-
-def _write_once(path: Path, content: bytes) -> None:
-    if not path.exists():
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
 
 
 def read_text(path: Path, limit: int = 64 * 1024) -> str:

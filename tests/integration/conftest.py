@@ -36,6 +36,16 @@ def metamatrix(*arguments: str, seconds: int = 1500) -> Finished:
     return Finished(answer.returncode, answer.stdout, answer.stderr)
 
 
+def run_text(folder: Path, text: str, *flags: str) -> dict[str, Any]:
+    """Run a matrix that is given as text, to its end; its results. The run's folder is `folder / "run"`."""
+    matrix = folder / "matrix.yaml"
+    matrix.write_text(text, encoding="utf-8")
+    done = metamatrix("run", "--matrix", str(matrix), "--output", str(folder / "run"), *flags)
+    assert done.status == 0, done.stderr
+    results: dict[str, Any] = json.loads((folder / "run" / "results.json").read_text(encoding="utf-8"))
+    return results
+
+
 def verdicts(results: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """Subject -> (verdict, stage)."""
     return {cell["subject"]: (cell["verdict"], cell["stage"]) for cell in results["cells"]}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import metamatrix
+from tests.integration.conftest import run_text
 
 pytestmark = pytest.mark.nightly
 
@@ -28,14 +27,9 @@ axes:
 
 def test_the_probe_works_on_python_3_9_torch_2_0_and_diffusers_0_21(tmp_path: Path) -> None:
     """Whole-pipeline loads pass in every mode that the old stack has; what it lacks is unsupported; no harness fault."""
-    matrix = tmp_path / "matrix.yaml"
-    matrix.write_text(MATRIX, encoding="utf-8")
-    folder = tmp_path / "run"
-    done = metamatrix("run", "--matrix", str(matrix), "--output", str(folder))
-    assert done.status == 0, done.stderr
-    cells = json.loads((folder / "results.json").read_text(encoding="utf-8"))["cells"]
+    cells = run_text(tmp_path, MATRIX)["cells"]
     found = {(c["axes"]["checkpoint"], c["axes"]["load"], c["axes"]["offload"]): c["verdict"] for c in cells}
-    assert not [cell for cell in cells if cell["class"] == "no answer"], done.stderr
+    assert not [cell for cell in cells if cell["class"] == "no answer"]
     for load in ("pretrained", "components"):
         for offload in ("none", "sequential", "disk"):
             assert found["canonical", load, offload] == "pass"

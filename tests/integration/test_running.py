@@ -16,11 +16,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.integration.conftest import ROOT, metamatrix, verdicts
+from tests.integration.conftest import ROOT, metamatrix, run_text, verdicts
 
 pytestmark = pytest.mark.slow
 
 ONE = "diffusers == 0.38.0 and transformers == 5.6.0"
+PLAIN = f"{ONE} and checkpoint == canonical and load == pretrained and offload == none"
 SOME = f"{ONE} and checkpoint in (canonical, missing-key-unet) and offload in (none, sequential)"
 
 
@@ -100,14 +101,9 @@ def test_shuffled_and_cold_give_the_same_verdicts(quick: dict[str, Any], tmp_pat
 
 def test_a_cell_that_takes_too_long_is_a_timeout(tmp_path: Path) -> None:
     """The time limit ends a cell, and the verdict names the stage that was under way."""
-    matrix = tmp_path / "matrix.yaml"
     text = (ROOT / "matrix.yaml").read_text(encoding="utf-8").replace("seconds: 120", "seconds: 1")
-    matrix.write_text(text, encoding="utf-8")
-    select = f"{ONE} and checkpoint == canonical and load == pretrained and offload == none"
-    folder = tmp_path / "run"
-    done = metamatrix("run", "--matrix", str(matrix), "--select", select, "--cold", "--output", str(folder))
-    assert done.status == 0, done.stderr
-    assert set(verdicts(_results(folder)).values()) == {("timeout", "import")}
+    results = run_text(tmp_path, text, "--select", PLAIN, "--cold")
+    assert set(verdicts(results).values()) == {("timeout", "import")}
 
 
 def test_an_environment_that_cannot_exist_is_unresolvable_with_its_proof(tmp_path: Path) -> None:
@@ -164,27 +160,16 @@ axes:
 
 def test_an_environment_that_installs_but_does_not_import(tmp_path: Path) -> None:
     """The pipeline class is asked for: one import fails for all cells, and one cold process confirms it."""
-    matrix = tmp_path / "matrix.yaml"
-    matrix.write_text(IMPORTLESS, encoding="utf-8")
-    folder = tmp_path / "run"
-    done = metamatrix("run", "--matrix", str(matrix), "--output", str(folder))
-    assert done.status == 0, done.stderr
-    cells = _results(folder)["cells"]
+    cells = run_text(tmp_path, IMPORTLESS)["cells"]
     assert {(cell["verdict"], cell["stage"]) for cell in cells} == {("import-error", "import")}
     assert "FLAX_WEIGHTS_NAME" in cells[0]["cause"]
-    assert sorted(mode for _, _, mode in _attempts(folder)).count("cold") == 1
+    assert sorted(mode for _, _, mode in _attempts(tmp_path / "run")).count("cold") == 1
 
 
 def test_a_cell_that_gets_no_memory_is_bad_and_never_a_pass(tmp_path: Path) -> None:
     """With 64 MiB nothing can be imported; how a library says so differs, that it is no pass and no fault of ours not."""
-    matrix = tmp_path / "matrix.yaml"
     text = (ROOT / "matrix.yaml").read_text(encoding="utf-8").replace("memory_mb: 4096", "memory_mb: 64")
-    matrix.write_text(text, encoding="utf-8")
-    select = f"{ONE} and checkpoint == canonical and load == pretrained and offload == none"
-    folder = tmp_path / "run"
-    done = metamatrix("run", "--matrix", str(matrix), "--select", select, "--cold", "--output", str(folder))
-    assert done.status == 0, done.stderr
-    found = set(verdicts(_results(folder)).values())
+    found = set(verdicts(run_text(tmp_path, text, "--select", PLAIN, "--cold")).values())
     assert found <= {("crash", "import"), ("out-of-memory", "import"), ("import-error", "import")}
     assert found
 
