@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import tempfile
 import time
@@ -21,11 +22,14 @@ from rich.console import Console
 
 from metamatrix.planning import plan_matrix
 from runner.checkpoints.damage import not_applicable
-from runner.engine.archive import write_archive
 from runner.engine.requests import Requests
-from runner.engine.scratch import scratch_parent
-from runner.engine.zygote_client import ZygoteClient, cell_environment
-from runner.environments.store import Store, default_store
+from runner.engine.zygote_client import ZygoteClient
+from runner.environments.store import Environment
+from runner.isolation.archive import write_probe
+from runner.isolation.contract import Isolation, StartRequest, cell_variables
+from runner.isolation.scratch import scratch_parent
+from runner.isolation.venv import Venv, default_store
+from runner.plan import PlannedCell
 from runner.resolve.uv import Uv
 
 SELECT = "diffusers == latest and transformers == latest"
@@ -47,17 +51,16 @@ print(json.dumps({"import": imported - start, "cells": time.monotonic() - import
 """
 
 
-def _open(python: Path, archive: Path, scratch: Path, work: dict[str, Any], warm: bool) -> ZygoteClient:
-    client = ZygoteClient([str(python)], archive, scratch, scratch / "zygote.log")
-    rehearsal = work["requests"][0] if warm else None
+def _open(isolation: Isolation, environment: Environment, work: dict[str, Any], warm: bool) -> ZygoteClient:
+    client = ZygoteClient(isolation.start(environment, StartRequest(work["archive"], LIMITS, 1)))
     client.send(
         {
             "kind": "open",
             "warm": warm,
             "class": work["class"],
             "weights": work["weights"],
-            "scratch": str(scratch),
-            "rehearsal": rehearsal,
+            "scratch": client.scratch,
+            "rehearsal": work["requests"][0] if warm else None,
         }
     )
     client.receive(300)
@@ -70,10 +73,10 @@ def _run(client: ZygoteClient, request: dict[str, Any]) -> None:
         continue
 
 
-def forked(python: Path, archive: Path, scratch: Path, work: dict[str, Any]) -> tuple[float, float]:
+def forked(isolation: Isolation, environment: Environment, work: dict[str, Any]) -> tuple[float, float]:
     """(seconds to open, seconds of all cells)."""
     start = time.monotonic()
-    client = _open(python, archive, scratch, work, warm=True)
+    client = _open(isolation, environment, work, warm=True)
     opened = time.monotonic()
     for request in work["requests"]:
         _run(client, request)
@@ -88,20 +91,34 @@ def warm(python: Path, scratch: Path, work: dict[str, Any]) -> tuple[float, floa
     file.write_text(json.dumps({**work, "scratch": str(scratch)}), encoding="utf-8")
     root = Path(__file__).resolve().parent.parent
     command = [str(python), "-I", "-B", "-c", _WARM, str(root), str(file)]
-    answer = subprocess.run(command, check=True, capture_output=True, text=True, env=cell_environment(scratch))
+    answer = subprocess.run(
+        command, check=True, capture_output=True, text=True, env=cell_variables(os.environ, str(scratch))
+    )
     times = json.loads(answer.stdout.splitlines()[-1])
     return times["import"], times["cells"]
 
 
-def fresh(python: Path, archive: Path, scratch: Path, work: dict[str, Any], count: int) -> float:
+def fresh(isolation: Isolation, environment: Environment, work: dict[str, Any], count: int) -> float:
     """Seconds per cell in fresh processes, over `count` cells spread over all."""
     requests = work["requests"][:: max(1, len(work["requests"]) // count)][:count]
     start = time.monotonic()
     for request in requests:
-        client = _open(python, archive, scratch, work, warm=False)
+        client = _open(isolation, environment, work, warm=False)
         _run(client, request)
         client.close()
     return (time.monotonic() - start) / len(requests)
+
+
+def _work(isolation: Isolation, cells: list[PlannedCell]) -> dict[str, Any]:
+    """What is run, with the paths that the cells of an isolation see."""
+    requests = Requests(default_store() / "checkpoints", isolation.give)
+    return {
+        "class": requests.class_name(cells[0]),
+        "weights": requests.weights(),
+        "requests": [requests.request(cell) for cell in cells],
+        "shared": {"golden": None, "reference": None},
+        "archive": isolation.give(write_probe(default_store() / "probe")),
+    }
 
 
 def main() -> None:
@@ -111,23 +128,15 @@ def main() -> None:
     options = parser.parse_args()
     uv = Uv()
     plan = plan_matrix(Path("matrix.yaml"), SELECT, uv, Console(stderr=True))
-    store = Store(default_store(), uv)
-    environment = store.build(plan.lock(plan.environments[0]), 2)
-    requests = Requests(store.root / "checkpoints")
     cells = [cell for cell in plan.cells if not_applicable(cell.probe["checkpoint"]) is None][: options.cells]
-    work = {
-        "class": requests.class_name(cells[0]),
-        "weights": requests.weights(),
-        "requests": [requests.request(cell) for cell in cells],
-        "shared": {"golden": None, "reference": None},
-    }
-    archive = write_archive(store.root / "probe")
+    venv = Venv(default_store(), uv)
+    environment = venv.build(plan.lock(plan.environments[0]), 2)
+    work = _work(venv, cells)
+    fresh(venv, environment, work, 1)  # warm the page cache for all three
+    opened, fork_cells = forked(venv, environment, work)
     with tempfile.TemporaryDirectory(prefix="metamatrix-bench-", dir=scratch_parent()) as folder:
-        scratch = Path(folder)
-        fresh(environment.python, archive, scratch, work, 1)  # warm the page cache for all three
-        opened, fork_cells = forked(environment.python, archive, scratch, work)
-        imported, warm_cells = warm(environment.python, scratch, work)
-        per_fresh = fresh(environment.python, archive, scratch, work, options.fresh)
+        imported, warm_cells = warm(environment.python, Path(folder), work)
+    per_fresh = fresh(venv, environment, work, options.fresh)
     count = len(cells)
     print(f"{count} cells of {environment.id}")
     print(f"forked: opened in {opened:.2f} s, cells {fork_cells:.2f} s, {fork_cells / count:.3f} s a cell")

@@ -13,6 +13,7 @@ from runner.matrix.expand import expand
 from runner.matrix.expressions import ExpressionError, Row, parse
 from runner.matrix.load import load_matrix
 from runner.plan import Plan, PlannedCell, make_plan
+from runner.resolve.lock import Platform
 from runner.resolve.releases import releases_from
 from runner.resolve.resolver import Resolver
 from runner.resolve.uv import Uv
@@ -20,17 +21,23 @@ from runner.resolve.uv import Uv
 __all__ = ["narrowed", "plan_matrix"]
 
 
-def plan_matrix(matrix_file: Path, select: str | None, uv: Uv, console: Console) -> Plan:
-    """Read, expand and resolve, with a word on `console` while it lasts. Raises what its parts raise."""
+def plan_matrix(
+    matrix_file: Path, select: str | None, uv: Uv, console: Console, target: Platform | None = None
+) -> Plan:
+    """Read, expand and resolve for a platform (this machine's by default), with a word on `console` while it lasts.
+
+    Raises what its parts raise.
+    """
+    target = target or Platform.here()
     matrix = load_matrix(matrix_file)
     python = matrix.axes["python"][0] if matrix.axes["python"][0][:1].isdigit() else "3.11"
     with console.status("resolving") as status:
         cells = expand(matrix, select, releases_from(uv, python, matrix.as_of))
-        resolver = Resolver(uv, matrix.torch_index, matrix.as_of)
+        resolver = Resolver(uv, matrix.torch_index, matrix.as_of, target)
         plan = make_plan(
             matrix, select, cells, resolver.resolve, lambda done, total: status.update(f"resolving {done}/{total}")
         )
-    return replace(plan, warnings=tuple(resolver.warnings))
+    return replace(plan, warnings=tuple(resolver.warnings), platform=target)
 
 
 def narrowed(plan: Plan, select: str) -> Plan:

@@ -30,7 +30,7 @@ class MetamatrixError(Exception):
         self.remedy = remedy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Problem:
     """One fault of a file: where (1-based line and column), in which key, what, and a hint."""
 

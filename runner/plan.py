@@ -16,7 +16,7 @@ from runner.identifiers import cell_id, digest
 from runner.matrix.expand import Asked, Cells, Excluded
 from runner.matrix.load import Expect, Limits, Matrix
 from runner.probe.words import PROBE_VERSION
-from runner.resolve.lock import Lock, read_lock
+from runner.resolve.lock import Lock, Platform, read_lock
 from runner.resolve.resolver import Resolution
 from runner.whole_files import write_whole
 
@@ -75,7 +75,10 @@ class PlannedCell:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that a run needs to know. `locks` maps the sha256 of a lock to its text."""
+    """Everything that a run needs to know. `locks` maps the sha256 of a lock to its text.
+
+    `platform` is what the locks are for: None in plans of the first release, which were for their own machine.
+    """
 
     matrix: str
     matrix_digest: str
@@ -87,11 +90,13 @@ class Plan:
     excluded: tuple[Excluded, ...]
     locks: dict[str, str]
     warnings: tuple[str, ...] = ()
+    platform: Platform | None = None
 
     def lock(self, environment: PlannedEnvironment) -> Lock:
         """The lock of an environment that resolved."""
         assert environment.lock is not None
-        return read_lock(self.locks[environment.lock], environment.exact["python"])
+        target = self.platform or Platform.here()
+        return read_lock(self.locks[environment.lock], environment.exact["python"], target)
 
     def of(self, environment: str) -> list[PlannedCell]:
         """The cells of an environment, each id once (two subjects may have become one cell)."""
@@ -212,11 +217,19 @@ def read_plan(path: Path) -> Plan:
             excluded=tuple(Excluded(**entry) for entry in data["excluded"]),
             locks=data["locks"],
             warnings=tuple(data["warnings"]),
+            platform=_read_platform(data.get("platform")),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunFolderError(
             f"{path} is no plan file: {error}", "Make one with `metamatrix plan --output FOLDER`."
         ) from error
+
+
+def _read_platform(entry: dict[str, Any] | None) -> Platform | None:
+    if entry is None:
+        return None
+    glibc = entry.pop("glibc")
+    return Platform(**entry, glibc=(int(glibc[0]), int(glibc[1])) if glibc else None)
 
 
 def _read_cell(entry: dict[str, Any]) -> PlannedCell:

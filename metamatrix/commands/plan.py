@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from metamatrix.planning import plan_matrix
-from runner.environments.store import Store, default_store
+from runner.isolation.venv import Venv, default_store
 from runner.plan import Plan, write_plan
 from runner.resolve.uv import Uv
 
@@ -27,7 +27,7 @@ _UNPACKED = 4.0
 """Installed size over download size; and rough costs measured with the quick selection on two cores."""
 
 
-def estimate(plan: Plan, store: Store, jobs: int) -> dict[str, float]:
+def estimate(plan: Plan, store: Venv, jobs: int) -> dict[str, float]:
     """Seconds and MiB that running the plan will take, roughly; what the store holds costs nothing."""
     missing = [entry for entry in plan.environments if entry.lock and store.find(entry.key) is None]
     running = sum(
@@ -53,7 +53,7 @@ def run_plan(matrix: Path, select: str | None, output: Path | None, as_json: boo
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         write_plan(plan, output / "plan.json")
-    cost = estimate(plan, Store(default_store(), uv), os.cpu_count() or 1)
+    cost = estimate(plan, Venv(default_store(), uv), os.cpu_count() or 1)
     if as_json:
         print(json.dumps(_as_json(plan, cost), indent=1))
     else:

@@ -17,11 +17,14 @@ from metamatrix.progress import Progress
 from metamatrix.publish import document
 from reports.document import ResultsModel
 from runner.engine.engine import Engine, Options
-from runner.environments.store import Store, default_store
 from runner.errors import MetamatrixError
+from runner.isolation.choose import isolation_for
+from runner.isolation.contract import Isolation
+from runner.isolation.venv import default_store
 from runner.matrix.load import load_matrix
 from runner.plan import Plan, read_plan
 from runner.probe.words import PROBE_VERSION
+from runner.resolve.lock import Platform
 from runner.resolve.uv import Uv
 from runner.results.folder import RunFolder
 from runner.whole_files import write_whole
@@ -47,49 +50,58 @@ class Choices:
 
 def run_matrix(choices: Choices) -> int:
     """Run; the exit code is 0 where it is complete, 3 where something could not be built, 4 where it was stopped, 1 with --fail-on and a new failure."""
-    if choices.isolation not in ("auto", "venv"):
-        raise MetamatrixError(f"isolation {choices.isolation!r} is not offered", "This release has `venv` only.")
     if choices.fail_on not in (None, "unexpected"):
         raise MetamatrixError(f"--fail-on {choices.fail_on!r} is unknown", "It takes `unexpected`.")
     console = Console(stderr=True)
-    if choices.isolation == "auto":
-        console.print("isolation: venv (the only one of this release; no security boundary)", highlight=False)
     uv = Uv()
-    store = Store(default_store(), uv)
-    with RunFolder(choices.output) as folder:
-        plan = _plan(choices, folder, uv, console)
+    with RunFolder(choices.output) as folder, isolation_for(choices.isolation, uv, console) as isolation:
+        plan = _plan(choices, folder, uv, isolation.platform, console)
         folder.keep_plan(plan)
         folder.started(plan.created)
         for warning in plan.warnings:
             console.print("warning: " + warning, highlight=False, markup=False)
-        stopped = _drive(choices, plan, folder, store, uv, console)
+        stopped, fault = _drive(choices, plan, folder, isolation, uv, console)
         results = document(folder)
         write_whole(choices.output / "results.json", results.as_json().encode())
     if choices.as_json:
         sys.stdout.write(results.as_json())
     _summarise(results, console)
+    if fault is not None:
+        raise fault
     return _exit_code(choices, results, stopped, console)
 
 
-def _plan(choices: Choices, folder: RunFolder, uv: Uv, console: Console) -> Plan:
-    """The plan file that was given; the folder's own where nothing has changed; else a new one."""
+def _plan(choices: Choices, folder: RunFolder, uv: Uv, target: Platform, console: Console) -> Plan:
+    """The plan file that was given; the folder's own where nothing has changed; else a new one.
+
+    Raises:
+        MetamatrixError: the plan file was made for another platform than the isolation has.
+    """
     if choices.plan_file is not None:
         plan = read_plan(choices.plan_file)
+        if plan.platform is not None and not plan.platform.same_as(target):
+            raise MetamatrixError(
+                f"{choices.plan_file} was made for {plan.platform.words()}; this isolation has {target.words()}",
+                "Choose another --isolation, or make the plan again with `metamatrix plan`.",
+            )
         return narrowed(plan, choices.select) if choices.select else plan
     kept = folder.plan()
     if kept is not None and kept.select == choices.select and kept.matrix_digest == load_matrix(choices.matrix).digest:
-        if not any(environment.fault for environment in kept.environments):
-            return kept
-    return plan_matrix(choices.matrix, choices.select, uv, console)
+        if kept.platform is None or kept.platform.same_as(target):
+            if not any(environment.fault for environment in kept.environments):
+                return kept
+    return plan_matrix(choices.matrix, choices.select, uv, console, target)
 
 
-def _drive(choices: Choices, plan: Plan, folder: RunFolder, store: Store, uv: Uv, console: Console) -> bool:
-    """Run the engine in a thread, so that Ctrl-C reaches this one; whether it was stopped."""
+def _drive(
+    choices: Choices, plan: Plan, folder: RunFolder, isolation: Isolation, uv: Uv, console: Console
+) -> tuple[bool, BaseException | None]:
+    """Run the engine in a thread, so that Ctrl-C reaches this one; whether it was stopped, and what it raised."""
     attempts = folder.attempts(PROBE_VERSION, plan.limits.as_json())
     done = sum(1 for identifier in {cell.id for cell in plan.cells} if attempts.get(identifier))
     options = Options(choices.jobs or os.cpu_count() or 1, choices.cold, choices.shuffle)
     with Progress(plan, done, console) as progress:
-        engine = Engine(plan, folder, store, progress, options)
+        engine = Engine(plan, folder, isolation, default_store(), progress, options)
         raised: list[BaseException] = []
 
         def work() -> None:
@@ -111,9 +123,7 @@ def _drive(choices: Choices, plan: Plan, folder: RunFolder, store: Store, uv: Uv
         finally:
             for number, handler in old.items():
                 signal.signal(number, handler)
-        if raised and not engine.stopped:
-            raise raised[0]
-        return engine.stopped
+        return engine.stopped, raised[0] if raised and not engine.stopped else None
 
 
 def _summarise(results: ResultsModel, console: Console) -> None:

@@ -7,14 +7,16 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
-from runner.engine.archive import write_archive
 from runner.engine.environment_run import EnvironmentRun, Settings, Stopped
 from runner.engine.requests import Requests
 from runner.engine.slots import Slots
-from runner.environments.store import BuildFailed, Environment, Store
+from runner.environments.store import BuildFailed, Environment
 from runner.errors import UvFailed
+from runner.isolation.archive import write_probe
+from runner.isolation.contract import Isolation
 from runner.plan import Plan, PlannedEnvironment
 from runner.results.attempt import Attempt
 from runner.results.conclude import EnvironmentState
@@ -46,17 +48,20 @@ class Options:
 
 
 class Engine:
-    """Runs a plan into a folder. `stop` may be called from a signal handler or another thread."""
+    """Runs a plan into a folder; what it makes for cells lies below `store`. `stop` may be called from a signal handler or another thread."""
 
-    def __init__(self, plan: Plan, folder: RunFolder, store: Store, observer: Observer, options: Options) -> None:
-        self._plan, self._folder, self._store = plan, folder, store
+    def __init__(
+        self, plan: Plan, folder: RunFolder, isolation: Isolation, store: Path, observer: Observer, options: Options
+    ) -> None:
+        self._plan, self._folder, self._isolation = plan, folder, isolation
         self._observer, self._options = observer, options
         self._stop = threading.Event()
-        self._requests = Requests(store.root / "checkpoints")
+        self._requests = Requests(store / "checkpoints", isolation.give)
         self._settings = Settings(
-            store=store.root,
-            archive=write_archive(store.root / "probe"),
+            isolation=isolation,
+            archive=isolation.give(write_probe(store / "probe")),
             limits=plan.limits.as_json(),
+            jobs=max(1, options.jobs),
             cold=options.cold,
             slots=Slots(options.jobs),
             stop=self._stop,
@@ -99,7 +104,7 @@ class Engine:
         key = environment.key
         self._observer.environment(key, "building")
         try:
-            built = self._store.build(self._plan.lock(environment), max(1, self._options.jobs))
+            built = self._isolation.build(self._plan.lock(environment), max(1, self._options.jobs))
         except BuildFailed as error:
             if self._stop.is_set():
                 return None

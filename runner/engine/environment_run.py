@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
-import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from runner.checkpoints.damage import CANONICAL, not_applicable
 from runner.checkpoints.golden import golden_arrays
 from runner.engine.requests import Requests
-from runner.engine.scratch import scratch_parent
 from runner.engine.slots import Slots
 from runner.engine.under_way import UnderWay, Zygote
 from runner.engine.zygote_client import ZygoteClient, ZygoteLost
-from runner.environments.sandbox import confined
 from runner.environments.store import Environment
+from runner.isolation.contract import Isolation, StartRequest
 from runner.plan import PlannedCell
 from runner.probe import words
 from runner.probe.words import PROBE_VERSION
@@ -50,9 +46,10 @@ class Stopped(Exception):
 class Settings:
     """What is the same for every environment of a run."""
 
-    store: Path
-    archive: Path
+    isolation: Isolation
+    archive: str
     limits: dict[str, int]
+    jobs: int
     cold: bool
     slots: Slots
     stop: threading.Event
@@ -80,8 +77,7 @@ class EnvironmentRun:
         self._settings = settings
         self._attempts = folder.attempts(PROBE_VERSION, settings.limits)
         self._shared: dict[str, Any] = {}
-        self._scratch = Path()
-        self._confined = False
+        self._where: Mapping[str, Any] = {}
         self._losses: dict[str, int] = {}
         self._zygote: Zygote | None = None
         self._import_error: dict[str, Any] | None = None
@@ -98,17 +94,15 @@ class EnvironmentRun:
         cells = self._needed()
         if not self._left(cells) and not unconfirmed(self._cells, self._attempts):
             return
-        self._scratch = Path(tempfile.mkdtemp(prefix="metamatrix-", dir=scratch_parent()))
         try:
             self._shared["golden"] = golden_arrays(self._cells[0].probe["pipeline"])
             self._run_reference(cells[0])
             self._run_cells(self._left(cells))
             self._close()
             self._run_witnesses()
-            self._environment.check_seal()
+            self._settings.isolation.check(self._environment)
         finally:
             self._close()
-            shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _needed(self) -> list[PlannedCell]:
         """All cells to run, hidden ones first: the reference, the controls, a sound sibling of each damaged load."""
@@ -203,8 +197,10 @@ class EnvironmentRun:
             self._keep(self._attempt(UnderWay(cell, now, [report], {"how": "exited"}, 0.0, False), "fork", False))
 
     def _start(self, warm: bool) -> Zygote:
-        command, self._confined = confined([str(self._environment.python)], self._settings.store)
-        client = ZygoteClient(command, self._settings.archive, self._scratch, self._scratch / "zygote.log")
+        settings = self._settings
+        request = StartRequest(settings.archive, settings.limits, settings.jobs if warm else 1)
+        client = ZygoteClient(settings.isolation.start(self._environment, request))
+        self._where = client.conditions
         first = reference_cell(self._cells[0])
         opening: list[dict[str, Any]] = [
             {
@@ -212,7 +208,7 @@ class EnvironmentRun:
                 "warm": warm,
                 "class": self._requests.class_name(first),
                 "weights": self._requests.weights(),
-                "scratch": str(self._scratch),
+                "scratch": client.scratch,
                 "rehearsal": self._requests.request(first) if warm else None,
             },
             {"kind": "share", "values": self._shared},
@@ -347,8 +343,8 @@ class EnvironmentRun:
             probe_version=PROBE_VERSION,
             conditions={
                 "limits": self._settings.limits,
-                "isolation": "venv",
-                "confined": self._confined,
+                "isolation": self._settings.isolation.name,
+                **self._where,
                 "python": self._environment.record["python"],
                 "platform": self._environment.record["platform"],
                 "cpus": os.cpu_count(),

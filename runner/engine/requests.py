@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,36 +17,44 @@ _CLASSES = {"sd15": "StableDiffusionPipeline"}
 
 
 class Requests:
-    """Writes checkpoints into the store as they are needed, and makes requests of cells."""
+    """Writes checkpoints as they are needed, gives them to the isolation, and makes requests of cells.
 
-    def __init__(self, checkpoints: Path) -> None:
-        self._store = checkpoints
-        self._written: dict[str, Checkpoint] = {}
+    `give` makes a path of this machine readable to cells, and says what it is called there.
+    """
 
-    def _checkpoint(self, name: str) -> Path:
-        if name not in self._written:
-            self._written[name] = files.write(name, self._store)
-        return self._written[name].path
+    def __init__(self, checkpoints: Path, give: Callable[[Path], str]) -> None:
+        self._folder = checkpoints
+        self._give = give
+        self._lock = threading.Lock()
+        self._given: dict[str, tuple[Checkpoint, str]] = {}
+
+    def _checkpoint(self, name: str) -> tuple[Checkpoint, str]:
+        with self._lock:
+            if name not in self._given:
+                written = files.write(name, self._folder)
+                self._given[name] = written, self._give(written.path)
+            return self._given[name]
 
     def class_name(self, cell: PlannedCell) -> str:
         return _CLASSES[cell.probe["pipeline"]]
 
     def weights(self) -> dict[str, Any]:
         """What the guard compares with: always the sound checkpoint, also for a damaged one."""
-        folder = self._checkpoint(damage.CANONICAL) / "folder"
+        written, place = self._checkpoint(damage.CANONICAL)
+        found = {name: next((written.path / "folder" / name).glob("*.safetensors")) for name in sd15.COMPONENTS}
         return {
-            "files": {name: str(next((folder / name).glob("*.safetensors"))) for name in sd15.COMPONENTS},
+            "files": {name: f"{place}/{path.relative_to(written.path)}" for name, path in found.items()},
             "derived": sd15.DERIVED,
             "ties": [list(tie) for tie in sd15.TIES],
         }
 
     def request(self, cell: PlannedCell, arrays: bool = False) -> dict[str, Any]:
         """The probe's request; `arrays` asks for the cell's own arrays, as its environment's reference."""
-        path = self._checkpoint(cell.probe["checkpoint"])
+        _, path = self._checkpoint(cell.probe["checkpoint"])
         return {
             "class": self.class_name(cell),
-            "folder": str(path / "folder"),
-            "single": str(path / "single.safetensors"),
+            "folder": f"{path}/folder",
+            "single": f"{path}/single.safetensors",
             "components": list(sd15.COMPONENTS),
             "load": cell.probe["load"],
             "offload": cell.probe["offload"],

@@ -14,8 +14,6 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from runner.resolve.lock import Package
-
 __all__ = ["link_bytecode"]
 
 _COMPILE = """
@@ -28,19 +26,21 @@ print(sys.implementation.cache_tag)
 """
 
 
-def link_bytecode(python: Path, site: Path, packages: Iterable[Package], store: Path, workers: int) -> None:
+def link_bytecode(
+    python: Path, site: Path, packages: Iterable[tuple[str, str, str]], store: Path, workers: int
+) -> None:
     """Give every source file below `site` its bytecode, compiling only wheels that the store does not hold.
 
     Args:
         python: the environment's interpreter.
         site: its site-packages.
-        packages: what is installed there.
+        packages: what is installed there: (name, version, wheel digest).
         store: the bytecode store, on the filesystem of the environment.
         workers: processes that compile.
     """
     tag = _cache_tag(python)
-    for package, sources in _sources(site, packages):
-        kept = store / f"{package.sha256}-{tag}-0"
+    for wheel, sources in _sources(site, packages):
+        kept = store / f"{wheel}-{tag}-0"
         if not kept.is_dir():
             _compile(python, site, sources, kept, workers)
         _link(kept, site)
@@ -48,21 +48,21 @@ def link_bytecode(python: Path, site: Path, packages: Iterable[Package], store: 
 
 def _cache_tag(python: Path) -> str:
     code = "import sys; print(sys.implementation.cache_tag)"
-    return subprocess.run([python, "-I", "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run([python, "-I", "-S", "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def _sources(site: Path, packages: Iterable[Package]) -> Iterable[tuple[Package, list[str]]]:
-    """The Python files of each package, as its RECORD lists them."""
+def _sources(site: Path, packages: Iterable[tuple[str, str, str]]) -> Iterable[tuple[str, list[str]]]:
+    """The Python files of each wheel, as its RECORD lists them."""
     records = {}
     for record in site.glob("*.dist-info/RECORD"):
         name, _, version = record.parent.name.removesuffix(".dist-info").partition("-")
         records[name.lower().replace("-", "_").replace(".", "_"), version] = record
-    for package in packages:
-        found = records.get((package.name.lower().replace("-", "_").replace(".", "_"), package.version))
+    for package, version, wheel in packages:
+        found = records.get((package.lower().replace("-", "_").replace(".", "_"), version))
         if found is not None:
             with found.open(encoding="utf-8", newline="") as file:
                 paths = [row[0] for row in csv.reader(file) if row]
-            yield package, [path for path in paths if path.endswith(".py") and not path.startswith(("..", "/"))]
+            yield wheel, [path for path in paths if path.endswith(".py") and not path.startswith(("..", "/"))]
 
 
 def _compile(python: Path, site: Path, sources: list[str], kept: Path, workers: int) -> None:
@@ -77,7 +77,7 @@ def _compile(python: Path, site: Path, sources: list[str], kept: Path, workers: 
         # Some wheels carry sources that are no Python of this version (templates, tests): the status says
         # that too, so it is not looked at. What has no bytecode is compiled by whoever imports it.
         subprocess.run(
-            [python, "-I", "-c", _COMPILE, str(building), str(workers)],
+            [python, "-I", "-S", "-c", _COMPILE, str(building), str(workers)],
             check=True,
             stdout=subprocess.DEVNULL,
             start_new_session=True,

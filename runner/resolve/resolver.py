@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from runner.resolve.lock import Lock, read_lock
+from runner.resolve.lock import Lock, Platform, read_lock
 from runner.resolve.uv import Uv
 
 __all__ = ["Resolution", "Resolver"]
@@ -29,10 +29,11 @@ class Resolution:
 
 
 class Resolver:
-    """Resolves requests with uv, torch from the index of its backend where that answers."""
+    """Resolves requests with uv for a platform, torch from the index of its backend where that answers."""
 
-    def __init__(self, uv: Uv, torch_index: str, as_of: date | None) -> None:
+    def __init__(self, uv: Uv, torch_index: str, as_of: date | None, target: Platform | None = None) -> None:
         self._uv = uv
+        self._target = target or Platform.here()
         self._torch_index = torch_index
         self._as_of = as_of
         self._indexes: dict[str, str | None] = {}
@@ -48,6 +49,8 @@ class Resolver:
             output = Path(folder) / "pylock.toml"
             arguments = ["pip", "compile", str(project), "--python-version", python, "--quiet"]
             arguments += ["--format", "pylock.toml", "-o", str(output), "--only-binary", ":all:", "--no-header"]
+            if platform := self._target.for_uv():
+                arguments += ["--python-platform", platform]
             if self._as_of is not None:
                 arguments += ["--exclude-newer", self._as_of.isoformat()]
             answer = self._uv.run(arguments, cwd=Path(folder))
@@ -55,7 +58,7 @@ class Resolver:
         message = answer.stderr.strip().replace(folder, "")
         if answer.status == 0:
             try:
-                return Resolution(lock=read_lock(text, python))
+                return Resolution(lock=read_lock(text, python, self._target))
             except ValueError as error:
                 return Resolution(proof=str(error))
         if "No solution found" in message and not answer.transient:

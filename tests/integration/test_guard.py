@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runner.checkpoints import files
-from runner.environments.store import default_store
+from runner.isolation.venv import default_store
 from tests.integration.conftest import ROOT
 
 pytestmark = pytest.mark.slow

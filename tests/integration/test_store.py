@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from runner.environments.sandbox import confined
-from runner.environments.store import Store
 from runner.errors import EnvironmentDamaged
+from runner.isolation.venv import Venv
 from runner.resolve.lock import Lock
 from runner.resolve.resolver import Resolver
 from runner.resolve.uv import Uv
@@ -34,7 +34,7 @@ def lock() -> Lock:
 
 
 def _build(root: Path, lock: Lock) -> None:
-    Store(root, Uv()).build(lock, 1)
+    Venv(root, Uv()).build(lock, 1)
 
 
 def test_a_torch_index_that_does_not_answer_is_a_warning() -> None:
@@ -53,9 +53,9 @@ def test_two_builders_at_once_make_one_whole_environment(lock: Lock, tmp_path: P
     for builder in builders:
         builder.join(120)
     assert [builder.exitcode for builder in builders] == [0, 0]
-    environment = Store(tmp_path, Uv()).find(lock.environment)
+    environment = Venv(tmp_path, Uv()).find(lock.environment)
     assert environment is not None
-    environment.check_seal()
+    Venv(tmp_path, Uv()).check(environment)
     assert [path.name for path in (tmp_path / "environments").iterdir()] == [lock.environment]
     assert len(list((tmp_path / "bytecode").iterdir())) == 1
     subprocess.run([environment.python, "-I", "-c", "import pygments"], check=True)
@@ -71,39 +71,39 @@ def test_a_build_killed_at_any_time_is_never_taken_for_whole(lock: Lock, tmp_pat
         if builder.pid is not None and builder.is_alive():
             os.kill(builder.pid, signal.SIGKILL)
         builder.join()
-        found = Store(tmp_path, Uv()).find(lock.environment)
+        found = Venv(tmp_path, Uv()).find(lock.environment)
         if found is not None:
-            found.check_seal()
+            Venv(tmp_path, Uv()).check(found)
     _build(tmp_path, lock)
-    environment = Store(tmp_path, Uv()).find(lock.environment)
+    environment = Venv(tmp_path, Uv()).find(lock.environment)
     assert environment is not None
-    environment.check_seal()
+    Venv(tmp_path, Uv()).check(environment)
     assert [path.name for path in (tmp_path / "environments").iterdir()] == [lock.environment]
 
 
 def test_bytecode_is_there_shared_and_used(lock: Lock, tmp_path: Path) -> None:
     """Every module has bytecode that is the same file as in the store, and an import writes nothing."""
-    store = Store(tmp_path, Uv())
+    store = Venv(tmp_path, Uv())
     environment = store.build(lock, 1)
     compiled = list(environment.path.rglob("pygments/__pycache__/*.pyc"))
     assert len(compiled) > 5
     kept = {path.stat().st_ino for path in (tmp_path / "bytecode").rglob("*.pyc")}
     assert {path.stat().st_ino for path in compiled} <= kept
     subprocess.run([environment.python, "-I", "-c", "import pygments.lexers.python"], check=True)
-    environment.check_seal()
+    Venv(tmp_path, Uv()).check(environment)
 
 
 def test_a_write_into_a_sealed_environment_is_noticed(lock: Lock, tmp_path: Path) -> None:
     """One changed file is enough."""
-    environment = Store(tmp_path, Uv()).build(lock, 1)
+    environment = Venv(tmp_path, Uv()).build(lock, 1)
     (environment.path / "lib" / "intruder.py").write_text("x = 1\n")
     with pytest.raises(EnvironmentDamaged, match="changed after it was sealed"):
-        environment.check_seal()
+        Venv(tmp_path, Uv()).check(environment)
 
 
 def test_a_confined_process_cannot_write_the_store_or_reach_the_network(lock: Lock, tmp_path: Path) -> None:
     """Where Linux lets us (as root it does), the store is read-only and there is no network."""
-    store = Store(tmp_path, Uv())
+    store = Venv(tmp_path, Uv())
     environment = store.build(lock, 1)
     code = f"""
 import socket

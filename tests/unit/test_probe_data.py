@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.checkpoints import files, sd15
-from runner.engine.archive import write_archive
+from runner.isolation.archive import write_probe
 from runner.probe.expected import Weights, aliases
 from runner.probe.frames import LIMIT, FrameError, Frames, encode
 from tests.strategies import messages
@@ -64,7 +64,7 @@ def test_aliases_know_each_other(name: str) -> None:
 
 def test_the_archive_is_the_same_bytes_twice(tmp_path: Any) -> None:
     """The probe's archive depends on its sources only."""
-    one, two = write_archive(tmp_path / "a"), write_archive(tmp_path / "b")
+    one, two = write_probe(tmp_path / "a"), write_probe(tmp_path / "b")
     assert one.name == two.name
     assert one.read_bytes() == two.read_bytes()
 

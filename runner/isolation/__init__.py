@@ -1,0 +1,1 @@
+"""How is an environment entered? Each isolation builds environments, and starts programs in them."""
