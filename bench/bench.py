@@ -117,7 +117,7 @@ def _work(isolation: Isolation, cells: list[PlannedCell]) -> dict[str, Any]:
         "weights": requests.weights(),
         "requests": [requests.request(cell) for cell in cells],
         "shared": {"golden": None, "reference": None},
-        "archive": isolation.give(write_probe(default_store() / "probe")),
+        "archive": write_probe(default_store() / "probe"),
     }
 
 

@@ -62,7 +62,9 @@ def run(
         typer.Option("--plan", help="Run a plan file, with its locks, instead of resolving the matrix."),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=0, help="Cells at once; 0 means one per core.")] = 0,
-    isolation: Annotated[str, typer.Option("--isolation", help="auto or venv.")] = "auto",
+    isolation: Annotated[
+        str, typer.Option("--isolation", help="docker, venv, or auto: docker where an engine answers.")
+    ] = "auto",
     fail_on: Annotated[
         Optional[str],
         typer.Option("--fail-on", help="`unexpected`: exit with 1 if there is a bad verdict that no `expect` covers."),

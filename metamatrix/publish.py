@@ -43,7 +43,7 @@ def document(folder: RunFolder, today: date | None = None) -> ResultsModel:
             no_answer_share=round(silent / len(cells), 6) if cells else 0.0,
             matrix=plan.matrix,
             select=plan.select,
-            isolation="venv",
+            isolation=_isolation(attempts),
             limits=plan.limits.as_json(),
             excluded=[{"reason": rule.reason, "when": rule.when, "count": rule.count} for rule in plan.excluded],
             warnings=list(plan.warnings),
@@ -51,6 +51,12 @@ def document(folder: RunFolder, today: date | None = None) -> ResultsModel:
         environments=[_environment(plan, entry, states.get(entry.key), attempts) for entry in plan.environments],
         cells=cells,
     )
+
+
+def _isolation(attempts: dict[str, list[Attempt]]) -> str:
+    """How environments were entered: one word, or several where a folder was continued another way."""
+    used = {attempt.conditions["isolation"] for rows in attempts.values() for attempt in rows}
+    return " and ".join(sorted(used)) or "none"
 
 
 def _environment(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from metamatrix import __version__
 from metamatrix.planning import narrowed, plan_matrix
 from metamatrix.progress import Progress
 from metamatrix.publish import document
@@ -54,13 +55,21 @@ def run_matrix(choices: Choices) -> int:
         raise MetamatrixError(f"--fail-on {choices.fail_on!r} is unknown", "It takes `unexpected`.")
     console = Console(stderr=True)
     uv = Uv()
-    with RunFolder(choices.output) as folder, isolation_for(choices.isolation, uv, console) as isolation:
+    with (
+        RunFolder(choices.output) as folder,
+        isolation_for(
+            choices.isolation,
+            uv,
+            __version__,
+            lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True),
+        ) as isolation,
+    ):
         plan = _plan(choices, folder, uv, isolation.platform, console)
         folder.keep_plan(plan)
         folder.started(plan.created)
         for warning in plan.warnings:
             console.print("warning: " + warning, highlight=False, markup=False)
-        stopped, fault = _drive(choices, plan, folder, isolation, uv, console)
+        stopped, fault = _drive(choices, plan, folder, isolation, console)
         results = document(folder)
         write_whole(choices.output / "results.json", results.as_json().encode())
     if choices.as_json:
@@ -94,7 +103,7 @@ def _plan(choices: Choices, folder: RunFolder, uv: Uv, target: Platform, console
 
 
 def _drive(
-    choices: Choices, plan: Plan, folder: RunFolder, isolation: Isolation, uv: Uv, console: Console
+    choices: Choices, plan: Plan, folder: RunFolder, isolation: Isolation, console: Console
 ) -> tuple[bool, BaseException | None]:
     """Run the engine in a thread, so that Ctrl-C reaches this one; whether it was stopped, and what it raised."""
     attempts = folder.attempts(PROBE_VERSION, plan.limits.as_json())
@@ -112,7 +121,7 @@ def _drive(
 
         def stop(_number: int, _frame: object) -> None:
             engine.stop()
-            uv.stop()
+            isolation.stop()
 
         old = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         thread = threading.Thread(target=work, name="engine")

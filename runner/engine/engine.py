@@ -59,7 +59,7 @@ class Engine:
         self._requests = Requests(store / "checkpoints", isolation.give)
         self._settings = Settings(
             isolation=isolation,
-            archive=isolation.give(write_probe(store / "probe")),
+            archive=write_probe(store / "probe"),
             limits=plan.limits.as_json(),
             jobs=max(1, options.jobs),
             cold=options.cold,

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from runner.checkpoints.damage import CANONICAL, not_applicable
@@ -47,7 +48,7 @@ class Settings:
     """What is the same for every environment of a run."""
 
     isolation: Isolation
-    archive: str
+    archive: Path
     limits: dict[str, int]
     jobs: int
     cold: bool

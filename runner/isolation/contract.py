@@ -40,12 +40,12 @@ def cell_variables(host: Mapping[str, str], scratch: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class StartRequest:
-    """What is started: the probe's `archive` (a path that cells see), for `jobs` cells at once of these limits.
+    """What is started: the probe's `archive` (a file of this machine), for `jobs` cells at once of these limits.
 
     `runner` is cpu or cuda: what the cells compute on.
     """
 
-    archive: str
+    archive: Path
     limits: Mapping[str, int]
     jobs: int
     runner: str = "cpu"
@@ -86,9 +86,6 @@ class Isolation(Protocol):
     name: str
     platform: Platform
 
-    def find(self, identifier: str) -> Environment | None:
-        """The sealed environment of that id, or None."""
-
     def build(self, lock: Lock, workers: int) -> Environment:
         """The environment of `lock`, built unless it is there. Raises BuildFailed."""
 
@@ -96,13 +93,19 @@ class Isolation(Protocol):
         """Raises EnvironmentDamaged where it is not as it was sealed."""
 
     def give(self, path: Path) -> str:
-        """Make a file or folder, named by its content, readable to cells; its path as they see it."""
+        """Make a file or folder, named by its content, readable to cells; its path as they see it.
+
+        Nothing is given before something was built.
+        """
 
     def start(self, environment: Environment, request: StartRequest) -> Channel:
         """Start the probe with the environment's interpreter. Raises InfrastructureError."""
 
     def unavailable(self, runner: str) -> str:
         """Why there is no such runner (cpu, cuda) here; empty where there is one."""
+
+    def stop(self) -> None:
+        """End what is being built; may be called from a signal handler."""
 
     def close(self) -> None:
         """Leave nothing running."""

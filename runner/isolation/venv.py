@@ -65,10 +65,13 @@ class Venv:
 
     def start(self, environment: Environment, request: StartRequest) -> Channel:
         command, could = confined([str(environment.python)], self._store.root)
-        return ProcessChannel(command, request.archive, {"confined": could})
+        return ProcessChannel(command, str(request.archive), {"confined": could})
 
     def unavailable(self, runner: str) -> str:
         return "" if runner == "cpu" else f"this release runs no {runner} cells yet"
+
+    def stop(self) -> None:
+        self._uv.stop()
 
     def close(self) -> None:
         """Nothing to do: processes end with their channels."""

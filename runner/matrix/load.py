@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
@@ -49,14 +49,15 @@ class Expect:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one cell may use: seconds, MiB of memory, MiB of one written file."""
+    """What one cell may use: seconds, MiB of memory, MiB of one written file, processes and threads."""
 
     seconds: int
     memory_mb: int
     disk_mb: int
+    processes: int = 64
 
     def as_json(self) -> dict[str, int]:
-        return {"seconds": self.seconds, "memory_mb": self.memory_mb, "disk_mb": self.disk_mb}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +260,7 @@ class _Builder:
         )
         if self.problems:
             raise MatrixError(self.document.file, _sorted(self.problems))
-        limits = Limits(model.limits.seconds, model.limits.memory_mb, model.limits.disk_mb)
+        limits = Limits(**model.limits.model_dump())
         return Matrix(
             file=self.document.file,
             digest=digest(model.model_dump(mode="json")),

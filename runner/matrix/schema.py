@@ -60,6 +60,7 @@ class LimitsModel(_Model):
     seconds: int = Field(120, ge=1, le=86400, description="Time of one cell, in seconds.")
     memory_mb: int = Field(4096, ge=64, description="Memory of one cell beyond the imported libraries, in MiB.")
     disk_mb: int = Field(1024, ge=16, description="Size of one file that a cell writes, in MiB.")
+    processes: int = Field(64, ge=8, description="Processes and threads of one cell; enforced in containers.")
 
 
 class MatrixModel(_Model):

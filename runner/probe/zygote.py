@@ -125,6 +125,8 @@ class Zygote:
     def _prepare(self, message: Dict[str, Any]) -> None:
         """Import (unless every cell is to be cold), look for what a cell imports later, import that too."""
         self._open = message
+        # Before any library could be blamed for it: a scratch folder that cannot be written is our fault.
+        os.rmdir(tempfile.mkdtemp(prefix="check-", dir=message["scratch"]))
         self._weights = Weights(message["weights"])
         versions: Dict[str, str] = {}
         started = time.monotonic()

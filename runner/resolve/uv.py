@@ -84,6 +84,10 @@ class Uv:
             raise UvFailed("uv was not found", "Install it with `pip install uv`, or put it on PATH.")
         self.path = found
 
+    def version(self) -> str:
+        """Its release, such as 0.13.9."""
+        return self.run(["--version"]).stdout.split()[1]
+
     def run(self, arguments: Sequence[str], cwd: Path | None = None, given: str = "") -> Answer:
         """Run uv to its end, with `given` on its standard input.
 

@@ -1,0 +1,127 @@
+"""What may a container of cells do? Compute, and write into a small tmpfs; nothing else.
+
+No network, nothing of the host, a read-only root and store, no privilege to gain. Its limits are the backstop
+of those that each cell puts on itself: the zygote, as many cells as run at once, and the tmpfs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from docker.errors import DockerException, NotFound
+from docker.types import DeviceRequest, LogConfig, Mount
+from requests.exceptions import RequestException
+
+from runner.environments.store import Environment
+from runner.isolation.containers.engine import Engine, EngineFailed, failures
+from runner.isolation.containers.keeper import STORE, remove
+from runner.isolation.containers.labels import labels, owner
+from runner.isolation.containers.streams import Streams
+from runner.isolation.contract import StartRequest, cell_variables
+
+__all__ = ["ContainerChannel", "start_cells"]
+
+SCRATCH = "/scratch"
+_MIB = 1 << 20
+_ZYGOTE_MB = 2048
+_ZYGOTE_PROCESSES = 16
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def start_cells(
+    engine: Engine,
+    image: str,
+    volume: str,
+    version: str,
+    environment: Environment,
+    archive: str,
+    request: StartRequest,
+) -> ContainerChannel:
+    """Start a container with the zygote of an environment in it.
+
+    Raises:
+        EngineFailed: the engine refused, or went away.
+    """
+    limits, jobs = request.limits, request.jobs
+    scratch_mb = jobs * limits["disk_mb"]
+    memory = min(engine.memory, (_ZYGOTE_MB + jobs * limits["memory_mb"] + scratch_mb) * _MIB)
+    api = engine.client.api
+    gpus = [DeviceRequest(count=1, capabilities=[["gpu", "compute", "utility"]])] if request.runner == "cuda" else None
+    with failures("start a container for cells", "Check the engine with `docker info`."):
+        container = api.create_container(
+            image,
+            [str(environment.python), "-I", "-B", archive],
+            stdin_open=True,
+            user="10002:10002",
+            working_dir=SCRATCH,
+            environment={"PATH": _PATH, **cell_variables(os.environ, SCRATCH)},
+            labels=labels("cell", version, owner=owner(), environment=environment.id),
+            network_disabled=True,
+            host_config=api.create_host_config(
+                auto_remove=True,
+                init=True,
+                network_mode="none",
+                read_only=True,
+                tmpfs={SCRATCH: f"size={scratch_mb}m,mode=1777"},
+                mounts=[Mount(target=STORE, source=volume, type="volume", read_only=True)],
+                cap_drop=["ALL"],
+                security_opt=["no-new-privileges"],
+                ipc_mode="private",
+                shm_size=64 * _MIB,
+                mem_limit=memory,
+                memswap_limit=memory,
+                pids_limit=_ZYGOTE_PROCESSES + jobs * limits["processes"],
+                nano_cpus=min(jobs, engine.cpus) * 10**9,
+                device_requests=gpus,
+                log_config=LogConfig(type="none"),
+            ),
+        )
+        identifier = str(container["Id"])
+        streams = Streams(api.attach_socket(identifier, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}))
+        api.start(identifier)
+    conditions = {"engine": engine.name, "cgroup": engine.cgroup, "image": image, "confined": True}
+    return ContainerChannel(engine, identifier, streams, conditions)
+
+
+class ContainerChannel:
+    """The streams of a container; when our end closes, the zygote ends, and the engine removes the container."""
+
+    scratch = SCRATCH
+
+    def __init__(self, engine: Engine, identifier: str, streams: Streams, conditions: Mapping[str, Any]) -> None:
+        self.conditions = conditions
+        self.id = identifier
+        self._engine, self._streams = engine, streams
+
+    def write(self, data: bytes) -> None:
+        self._streams.write(data)
+
+    def read(self, seconds: float) -> bytes | None:
+        return self._streams.read(seconds)
+
+    def log(self) -> str:
+        return self._streams.said()
+
+    def status(self) -> str:
+        try:
+            state = self._engine.client.api.inspect_container(self.id)["State"]
+        except NotFound:
+            return "its container is gone"
+        except (DockerException, RequestException, OSError):
+            return "the engine does not answer"
+        return "it still runs" if state["Running"] else f"exit status {state['ExitCode']}"
+
+    def close(self, seconds: float) -> None:
+        while (data := self._streams.read(seconds)) is not None:
+            if not data:
+                break  # it has ended
+        self.kill()
+
+    def kill(self) -> None:
+        self._streams.close()
+        try:
+            remove(self._engine, self.id)
+        except (EngineFailed, RequestException, OSError):
+            return  # the engine is away: it removes the container itself, or the next run does (see leftovers)

@@ -1,0 +1,96 @@
+"""How does an engine serve a run? Images, the volume, one keeper for each Python, a container for each zygote."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from docker.errors import NotFound
+
+from runner.environments.store import Environment
+from runner.isolation.containers.cells import start_cells
+from runner.isolation.containers.engine import Engine, failures
+from runner.isolation.containers.images import Images
+from runner.isolation.containers.keeper import STORE, Keeper
+from runner.isolation.containers.labels import labels
+from runner.isolation.contract import Channel, StartRequest
+from runner.resolve.lock import Lock, Platform
+from runner.resolve.uv import Uv
+
+__all__ = ["Docker", "volume_name"]
+
+_GLIBC = (2, 36)
+"""Of Debian bookworm: wheels that ask for more would not load in the images."""
+
+
+def volume_name() -> str:
+    """The engine's volume that holds the store: `$METAMATRIX_VOLUME`, or `metamatrix`."""
+    return os.environ.get("METAMATRIX_VOLUME", "metamatrix")
+
+
+class Docker:
+    """Environments in a volume of an engine, entered as containers."""
+
+    name = "docker"
+
+    def __init__(self, engine: Engine, uv: Uv, version: str, tools: Path, say: Callable[[str], None]) -> None:
+        self.platform = Platform("linux", engine.machine, "glibc", _GLIBC)
+        self._engine, self._version, self._tools = engine, version, tools
+        self._images = Images(engine, uv, version, say)
+        self._volume = volume_name()
+        self._lock = threading.Lock()
+        self._keepers: dict[str, Keeper] = {}
+        self._pythons: dict[str, str] = {}
+        self._run_images: dict[str, str] = {}
+        with failures("make a volume"):
+            try:
+                engine.client.volumes.get(self._volume)
+            except NotFound:
+                engine.client.volumes.create(self._volume, labels=labels("store", version))
+
+    def _keeper(self, python: str) -> Keeper:
+        with self._lock:
+            if python not in self._keepers:
+                image = self._images.build(python)
+                self._keepers[python] = Keeper(self._engine, image, self._volume, self._version, self._tools)
+            return self._keepers[python]
+
+    def _image(self, python: str) -> str:
+        with self._lock:
+            if python not in self._run_images:
+                self._run_images[python] = self._images.run(python)
+            return self._run_images[python]
+
+    def _environment(self, identifier: str, record: dict[str, Any]) -> Environment:
+        return Environment(identifier, Path(str(PurePosixPath(STORE, "environments", identifier))), record)
+
+    def build(self, lock: Lock, workers: int) -> Environment:
+        record = self._keeper(lock.python).build(lock, workers)
+        self._pythons[lock.environment] = lock.python
+        return self._environment(lock.environment, record)
+
+    def check(self, environment: Environment) -> None:
+        self._keeper(self._pythons[environment.id]).check(environment)
+
+    def give(self, path: Path) -> str:
+        keeper = next(iter(self._keepers.values()))  # nothing is given before something was built
+        return keeper.give(path)
+
+    def start(self, environment: Environment, request: StartRequest) -> Channel:
+        image = self._image(self._pythons[environment.id])
+        archive = self.give(request.archive)
+        return start_cells(self._engine, image, self._volume, self._version, environment, archive, request)
+
+    def unavailable(self, runner: str) -> str:
+        return "" if runner == "cpu" else f"this release runs no {runner} cells yet"
+
+    def stop(self) -> None:
+        for keeper in list(self._keepers.values()):
+            keeper.close()
+
+    def close(self) -> None:
+        self.stop()
+        self._engine.close()

@@ -1,0 +1,56 @@
+"""What is ours in an engine? All that we make carries labels, and nothing without them is ever touched."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+__all__ = ["FILTER", "INPUTS", "OWNER", "ROLE", "labels", "owner", "owner_lives"]
+
+ROLE = "metamatrix.role"
+"""base, run, build, image (images), cell, keeper (containers) or store (the volume)."""
+
+OWNER = "metamatrix.owner"
+"""The process that made a container, as `owner` writes it."""
+
+INPUTS = "metamatrix.inputs"
+"""A digest of what an image was made from."""
+
+VERSION = "metamatrix.version"
+
+FILTER = {"label": [ROLE]}
+
+
+def labels(role: str, version: str, **more: str) -> dict[str, str]:
+    """The labels of a thing with that role."""
+    return {ROLE: role, VERSION: version, **{f"metamatrix.{name}": value for name, value in more.items()}}
+
+
+def _started(pid: int) -> str:
+    """When a process of this machine started, in ticks since boot; empty where there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
+def owner() -> str:
+    """This process, so that another one can see whether it still lives: machine, boot, pid, start."""
+    return f"{_machine()}:{os.getpid()}:{_started(os.getpid())}"
+
+
+def _machine() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        boot = "-"
+    return f"{socket.gethostname()}:{boot}"
+
+
+def owner_lives(value: str) -> bool | None:
+    """Whether the owner of that label still runs; None where it is of another machine, or cannot be read."""
+    parts = value.rsplit(":", 2)
+    if len(parts) != 3 or parts[0] != _machine() or not parts[1].isdigit():
+        return None
+    return _started(int(parts[1])) == parts[2]
