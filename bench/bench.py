@@ -60,6 +60,7 @@ def _open(isolation: Isolation, environment: Environment, work: dict[str, Any], 
             "class": work["class"],
             "weights": work["weights"],
             "scratch": client.scratch,
+            "container": "engine" in client.conditions,
             "rehearsal": work["requests"][0] if warm else None,
         }
     )

@@ -15,6 +15,7 @@ from runner.results.attempt import Attempt
 from runner.results.conclude import Conclusion, EnvironmentState, conclude, controls_table, reference_cell
 from runner.results.folder import RunFolder
 from runner.results.outcome import judge
+from runner.verdicts import Verdict
 
 __all__ = ["document"]
 
@@ -32,7 +33,8 @@ def document(folder: RunFolder, today: date | None = None) -> ResultsModel:
     attempts = folder.attempts(PROBE_VERSION, plan.limits.as_json())
     conclusions = conclude(plan, states, attempts, today or datetime.now(UTC).date())
     cells = [_cell(conclusion, folder) for conclusion in conclusions]
-    silent = sum(1 for cell in cells if cell.group in ("no answer", "unfinished"))
+    not_run = sum(1 for cell in cells if cell.verdict == Verdict.NOT_RUN)
+    silent = sum(1 for cell in cells if cell.group in ("no answer", "unfinished")) - not_run
     run, started = folder.started(plan.created)
     return ResultsModel(
         schema_version=SCHEMA_VERSION,
@@ -40,7 +42,8 @@ def document(folder: RunFolder, today: date | None = None) -> ResultsModel:
             id=run,
             started=started,
             tool=f"metamatrix {__version__}",
-            no_answer_share=round(silent / len(cells), 6) if cells else 0.0,
+            no_answer_share=round(silent / (len(cells) - not_run), 6) if len(cells) > not_run else 0.0,
+            not_run=not_run,
             matrix=plan.matrix,
             select=plan.select,
             isolation=_isolation(attempts),

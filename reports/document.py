@@ -29,7 +29,8 @@ class RunModel(_Model):
     id: str
     started: str = Field(description="ISO 8601, UTC.")
     tool: str = Field(description="metamatrix and its version.")
-    no_answer_share: float = Field(ge=0, le=1, description="Cells without an answer, of all cells.")
+    no_answer_share: float = Field(ge=0, le=1, description="Cells without an answer, of all whose runner is here.")
+    not_run: int = Field(0, ge=0, description="Cells that ask for a runner which is not here; counted apart.")
     matrix: str
     select: str | None
     isolation: str

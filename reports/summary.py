@@ -16,7 +16,10 @@ _HARMLESS = {ord(letter): f"&#{ord(letter)};" for letter in "\\`*_[]<>|&~#!"}
 def summary(results: ResultsModel) -> str:
     """Share of no-answers first, verdicts, environments, then causes of bad verdicts, most frequent first."""
     lines = [f"# Compatibility: {_plain(results.run.select or 'all')}", ""]
-    lines += [f"No answer: **{results.run.no_answer_share:.1%}** of {len(results.cells)} cells.", ""]
+    lines += [f"No answer: **{results.run.no_answer_share:.1%}** of {len(results.cells) - results.run.not_run} cells."]
+    if results.run.not_run:
+        lines += ["", f"Not run, because there is no such runner: {results.run.not_run} cells."]
+    lines.append("")
     lines += ["| verdict | cells | meaning |", "|---|---:|---|"]
     for verdict, count in sorted(results.counts().items(), key=lambda pair: (-pair[1], pair[0])):
         lines.append(f"| {verdict} | {count} | {MEANINGS.get(verdict, '')} |")

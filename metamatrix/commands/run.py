@@ -28,6 +28,7 @@ from runner.probe.words import PROBE_VERSION
 from runner.resolve.lock import Platform
 from runner.resolve.uv import Uv
 from runner.results.folder import RunFolder
+from runner.verdicts import Verdict
 from runner.whole_files import write_whole
 
 __all__ = ["Choices", "run_matrix"]
@@ -138,7 +139,13 @@ def _drive(
 def _summarise(results: ResultsModel, console: Console) -> None:
     """The share of no-answers first, then the verdicts."""
     groups = Counter(cell.group for cell in results.cells)
-    console.print(f"no answer: {results.run.no_answer_share:.1%} of {len(results.cells)} cells", highlight=False)
+    asked = len(results.cells) - results.run.not_run
+    console.print(f"no answer: {results.run.no_answer_share:.1%} of {asked} cells", highlight=False)
+    if results.run.not_run:
+        reasons = {cell.cause for cell in results.cells if cell.verdict == Verdict.NOT_RUN}
+        console.print(
+            f"not run: {results.run.not_run} cells: {'; '.join(sorted(reasons))}", highlight=False, markup=False
+        )
     for verdict, count in sorted(results.counts().items(), key=lambda pair: (-pair[1], pair[0])):
         console.print(f"  {count:5} {verdict}", highlight=False)
     console.print(", ".join(f"{count} {group}" for group, count in groups.most_common()), highlight=False)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -56,6 +56,8 @@ class Engine:
         self._plan, self._folder, self._isolation = plan, folder, isolation
         self._observer, self._options = observer, options
         self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._gpu_slots: Slots | None = None
         self._requests = Requests(store / "checkpoints", isolation.give)
         self._settings = Settings(
             isolation=isolation,
@@ -92,15 +94,31 @@ class Engine:
                 if environment.lock is None:
                     self._observer.environment(environment.key, "failed")
                     continue
-                built = self._build(environment)
+                missing = self._missing_runners(environment)
+                if {cell.probe["runner"] for cell in self._plan.of(environment.key)} <= missing.keys():
+                    self._folder.keep_environment(environment.key, EnvironmentState(missing=missing))
+                    self._observer.environment(environment.key, "not run")
+                    continue
+                built = self._build(environment, missing)
                 if built is not None:
-                    futures.append(pool.submit(self._guarded(errors, built)))
+                    futures.append(pool.submit(self._guarded(errors, built, environment, missing)))
             for future in futures:
                 future.result()
         if errors and not self._stop.is_set():
             raise errors[0]
 
-    def _build(self, environment: PlannedEnvironment) -> Environment | None:
+    def _missing_runners(self, environment: PlannedEnvironment) -> dict[str, str]:
+        """The runners that cells of an environment want and this machine does not have, each with the reason."""
+        wanted = {cell.probe["runner"] for cell in self._plan.of(environment.key)}
+        missing = {}
+        if "cuda" in wanted:
+            gpus = self._isolation.gpus(environment.exact["python"])
+            reason = gpus.unavailable(environment.backend)
+            if reason:
+                missing["cuda"] = reason
+        return missing
+
+    def _build(self, environment: PlannedEnvironment, missing: dict[str, str]) -> Environment | None:
         key = environment.key
         self._observer.environment(key, "building")
         try:
@@ -108,31 +126,49 @@ class Engine:
         except BuildFailed as error:
             if self._stop.is_set():
                 return None
-            self._folder.keep_environment(key, EnvironmentState(fault=str(error)))
+            self._folder.keep_environment(key, EnvironmentState(fault=str(error), missing=missing))
             self._observer.environment(key, "failed")
             return None
         except UvFailed:
             if self._stop.is_set():
                 return None
             raise
-        self._folder.keep_environment(key, EnvironmentState(record=built.record))
+        self._folder.keep_environment(key, EnvironmentState(record=built.record, missing=missing))
         self._observer.environment(key, "waiting")
         return built
 
-    def _guarded(self, errors: list[BaseException], environment: Environment) -> Callable[[], None]:
+    def _settings_for(self, runner: str, python: str) -> Settings:
+        """On a GPU as many cells run at once as its memory takes, beside those on the CPU."""
+        if runner == "cpu":
+            return self._settings
+        jobs = min(self._settings.jobs, self._isolation.gpus(python).at_once(self._settings.limits["memory_mb"]))
+        with self._lock:
+            slots = self._gpu_slots = self._gpu_slots or Slots(jobs)
+        return replace(self._settings, slots=slots, jobs=jobs)
+
+    def _guarded(
+        self,
+        errors: list[BaseException],
+        built: Environment,
+        environment: PlannedEnvironment,
+        missing: Mapping[str, str],
+    ) -> Callable[[], None]:
         def run() -> None:
-            cells = self._plan.of(environment.id)
+            cells = self._plan.of(built.id)
             if self._options.shuffle is not None:
                 random.Random(self._options.shuffle).shuffle(cells)  # noqa: S311 - an order, not a secret
-            self._observer.environment(environment.id, "running")
+            self._observer.environment(built.id, "running")
             try:
-                EnvironmentRun(environment, cells, self._folder, self._requests, self._settings).run()
-                self._observer.environment(environment.id, "done")
+                for runner in sorted({cell.probe["runner"] for cell in cells} - missing.keys()):
+                    settings = self._settings_for(runner, environment.exact["python"])
+                    own = [cell for cell in cells if cell.probe["runner"] == runner]
+                    EnvironmentRun(built, runner, own, self._folder, self._requests, settings).run()
+                self._observer.environment(built.id, "done")
             except Stopped:
-                self._observer.environment(environment.id, "stopped")
+                self._observer.environment(built.id, "stopped")
             except Exception as error:  # one environment's trouble must not end the others; raised at the end
-                self._observer.note(f"{environment.id}: {type(error).__name__}: {error}")
-                self._observer.environment(environment.id, "failed")
+                self._observer.note(f"{built.id}: {type(error).__name__}: {error}")
+                self._observer.environment(built.id, "failed")
                 errors.append(error)
 
         return run

@@ -30,7 +30,7 @@ from runner.probe.words import PROBE_VERSION
 from runner.results.attempt import Attempt
 from runner.results.conclude import controls_cell, reference_cell, sibling, unconfirmed
 from runner.results.folder import RunFolder
-from runner.results.outcome import judge
+from runner.results.outcome import judge, weighed
 from runner.verdicts import Class
 
 __all__ = ["EnvironmentRun", "Settings", "Stopped"]
@@ -59,20 +59,20 @@ class Settings:
 
 
 class EnvironmentRun:
-    """Runs the cells of one environment that have no attempt yet."""
+    """Runs the cells of one environment and runner that have no answer yet."""
 
     def __init__(
         self,
         environment: Environment,
+        runner: str,
         cells: Sequence[PlannedCell],
         folder: RunFolder,
         requests: Requests,
         settings: Settings,
     ) -> None:
         self._environment = environment
-        self._cells = [
-            cell for cell in cells if not_applicable(cell.probe["checkpoint"]) is None and cell.probe["runner"] == "cpu"
-        ]
+        self._runner = runner
+        self._cells = [cell for cell in cells if not_applicable(cell.probe["checkpoint"]) is None]
         self._folder = folder
         self._requests = requests
         self._settings = settings
@@ -96,7 +96,8 @@ class EnvironmentRun:
         if not self._left(cells) and not unconfirmed(self._cells, self._attempts):
             return
         try:
-            self._shared["golden"] = golden_arrays(self._cells[0].probe["pipeline"])
+            if self._runner == "cpu":  # the golden arrays were computed there; a GPU has its own reference
+                self._shared["golden"] = golden_arrays(self._cells[0].probe["pipeline"])
             self._run_reference(cells[0])
             self._run_cells(self._left(cells))
             self._close()
@@ -113,7 +114,12 @@ class EnvironmentRun:
         return list({cell.id: cell for cell in [*hidden, *self._cells]}.values())
 
     def _left(self, cells: Sequence[PlannedCell]) -> list[PlannedCell]:
-        return [cell for cell in cells if not self._attempts.get(cell.id)]
+        """What has no attempt that says anything: a fault of ours, or of the engine, is tried again."""
+        return [
+            cell
+            for cell in cells
+            if all(judge(attempt).group is Class.NO_ANSWER for attempt in self._attempts.get(cell.id, ()))
+        ]
 
     def _run_reference(self, cell: PlannedCell) -> None:
         """The reference comes first: its arrays are what every other cell of the environment is compared with."""
@@ -154,7 +160,7 @@ class EnvironmentRun:
                 self._without_zygote([*pending, *alone], arrays)
                 return
             try:
-                self._drive(zygote, pending, arrays)
+                self._drive(zygote, pending, alone, arrays)
                 while alone:
                     with self._settings.slots.all():
                         self._drive_alone(zygote, alone, arrays)
@@ -199,7 +205,7 @@ class EnvironmentRun:
 
     def _start(self, warm: bool) -> Zygote:
         settings = self._settings
-        request = StartRequest(settings.archive, settings.limits, settings.jobs if warm else 1)
+        request = StartRequest(settings.archive, settings.limits, settings.jobs if warm else 1, self._runner)
         client = ZygoteClient(settings.isolation.start(self._environment, request))
         self._where = client.conditions
         first = reference_cell(self._cells[0])
@@ -210,6 +216,7 @@ class EnvironmentRun:
                 "class": self._requests.class_name(first),
                 "weights": self._requests.weights(),
                 "scratch": client.scratch,
+                "container": "engine" in client.conditions,
                 "rehearsal": self._requests.request(first) if warm else None,
             },
             {"kind": "share", "values": self._shared},
@@ -218,8 +225,8 @@ class EnvironmentRun:
             client.send(message)
         return Zygote(client)
 
-    def _drive(self, zygote: Zygote, pending: list[PlannedCell], arrays: bool) -> None:
-        """Keep as many cells under way as there are slots, until none is left."""
+    def _drive(self, zygote: Zygote, pending: list[PlannedCell], alone: list[PlannedCell], arrays: bool) -> None:
+        """Keep as many cells under way as there are slots, until none is left; add to `alone` what others disturbed."""
         slots = self._settings.slots
         while pending or zygote.under_way:
             self._check_stop()
@@ -232,7 +239,10 @@ class EnvironmentRun:
                 zygote.dispatch(pending.pop(0), self._requests, self._settings.limits, arrays)
             for attempt_of in zygote.receive():
                 slots.give()
-                self._keep(self._attempt(attempt_of, "fork", alone=False))
+                attempt = self._attempt(attempt_of, "fork", alone=False)
+                self._keep(attempt)
+                if attempt.how == "crowded":
+                    alone.append(attempt_of.cell)
 
     def _drive_alone(self, zygote: Zygote, alone: list[PlannedCell], arrays: bool) -> None:
         zygote.dispatch(alone.pop(0), self._requests, self._settings.limits, arrays, holds_slot=False)
@@ -312,7 +322,7 @@ class EnvironmentRun:
         while cells := unconfirmed(self._cells, self._attempts):
             for cell in cells:
                 last = self._attempts[cell.id][-1]
-                self._run_cold([cell], alone=last.how in ("signal", "died", "timeout"))
+                self._run_cold([cell], alone=last.how in ("signal", "died", "timeout", "oom"))
 
     # --- writing down
 
@@ -327,7 +337,8 @@ class EnvironmentRun:
             arrays = report["facts"].pop("arrays", None)
             if arrays:
                 report["facts"]["arrays"] = self._folder.keep_arrays(arrays)
-        return Attempt(
+        pressure = {"pressure": message["pressure"]} if message.get("pressure") else {}
+        attempt = Attempt(
             id=uuid.uuid4().hex,
             cell=ended.cell.id,
             environment=self._environment.id,
@@ -346,6 +357,7 @@ class EnvironmentRun:
                 "limits": self._settings.limits,
                 "isolation": self._settings.isolation.name,
                 **self._where,
+                **pressure,
                 "python": self._environment.record["python"],
                 "platform": self._environment.record["platform"],
                 "cpus": os.cpu_count(),
@@ -353,6 +365,7 @@ class EnvironmentRun:
                 "threads": 1,
             },
         )
+        return weighed(attempt, message.get("alone", True))
 
     def _check_stop(self) -> None:
         if self._settings.stop.is_set():

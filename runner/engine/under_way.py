@@ -41,7 +41,9 @@ class Zygote:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         self.under_way[cell.id] = UnderWay(cell, now, [], {}, deadline, holds_slot)
         request = requests.request(cell, arrays)
-        self.client.send({"kind": "cell", "cell": cell.id, "request": request, "limits": limits})
+        # CUDA reserves address space that counts as data: there the device's own memory is the limit.
+        own = {**limits, "memory_mb": 0} if cell.probe["runner"] == "cuda" else limits
+        self.client.send({"kind": "cell", "cell": cell.id, "request": request, "limits": own})
 
     def receive(self) -> list[UnderWay]:
         """Wait a little; the cells that have ended."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from runner.environments.store import Environment
+from runner.environments.store import BuildRequest, Environment
+from runner.isolation.gpus import Gpus
 from runner.resolve.lock import Lock, Platform
 
-__all__ = ["CELL_VARIABLES", "Channel", "Isolation", "StartRequest", "cell_variables"]
-
-from dataclasses import dataclass
+__all__ = ["CELL_VARIABLES", "Channel", "Isolation", "StartRequest", "build_request", "cell_variables"]
 
 CELL_VARIABLES = {
     "LANG": "C.UTF-8",
@@ -28,14 +28,21 @@ CELL_VARIABLES = {
 }
 """What every cell gets. `ACCELERATE_INIT_INCLUDE_BUFFERS` and its like are left out: they change verdicts."""
 
-_FROM_HOST = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
-"""Set by some hosts where an older OpenBLAS misdetects the processor; without it numpy is wrong there."""
+_FROM_HOST = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "CUDA_VISIBLE_DEVICES")
+"""Set by some hosts where an older OpenBLAS misdetects the processor (numpy is wrong there without it), and the
+user's choice of a GPU."""
 
 
 def cell_variables(host: Mapping[str, str], scratch: str) -> dict[str, str]:
     """The variables of a zygote and its cells: a short list, so that no token of the host is among them."""
     kept = {name: host[name] for name in _FROM_HOST if name in host}
     return {**CELL_VARIABLES, **kept, "HOME": scratch, "TMPDIR": scratch, "HF_HOME": f"{scratch}/huggingface"}
+
+
+def build_request(lock: Lock, python: str) -> BuildRequest:
+    """What a store is asked for a lock, with `python` as uv takes it."""
+    packages = tuple((package.name, package.version, package.sha256) for package in lock.packages)
+    return BuildRequest(lock.environment, lock.text, lock.digest, packages, python)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +108,8 @@ class Isolation(Protocol):
     def start(self, environment: Environment, request: StartRequest) -> Channel:
         """Start the probe with the environment's interpreter. Raises InfrastructureError."""
 
-    def unavailable(self, runner: str) -> str:
-        """Why there is no such runner (cpu, cuda) here; empty where there is one."""
+    def gpus(self, python: str) -> Gpus:
+        """The GPUs that cells of a Python can use, or why there is none; asked once."""
 
     def stop(self) -> None:
         """End what is being built; may be called from a signal handler."""

@@ -17,8 +17,9 @@ from typing import IO, Any
 
 from runner.environments.interpreters import find_python
 from runner.environments.sandbox import confined
-from runner.environments.store import BuildRequest, Environment, Store
-from runner.isolation.contract import Channel, StartRequest, cell_variables
+from runner.environments.store import Environment, Store
+from runner.isolation.contract import Channel, StartRequest, build_request, cell_variables
+from runner.isolation.gpus import Gpus, find_gpus
 from runner.isolation.scratch import scratch_parent
 from runner.resolve.lock import Lock, Platform
 from runner.resolve.uv import Uv
@@ -45,6 +46,7 @@ class Venv:
     def __init__(self, root: Path, uv: Uv) -> None:
         self.platform = Platform.here()
         self._uv = uv
+        self._gpus: Gpus | None = None
         self._store = Store(root, self._run_uv)
 
     def _run_uv(self, arguments: Sequence[str]) -> tuple[int, str]:
@@ -67,8 +69,10 @@ class Venv:
         command, could = confined([str(environment.python)], self._store.root)
         return ProcessChannel(command, str(request.archive), {"confined": could})
 
-    def unavailable(self, runner: str) -> str:
-        return "" if runner == "cpu" else f"this release runs no {runner} cells yet"
+    def gpus(self, python: str) -> Gpus:  # noqa: ARG002 - a process sees them whatever its Python
+        if self._gpus is None:
+            self._gpus = find_gpus(_run_here)
+        return self._gpus
 
     def stop(self) -> None:
         self._uv.stop()
@@ -77,10 +81,9 @@ class Venv:
         """Nothing to do: processes end with their channels."""
 
 
-def build_request(lock: Lock, python: str) -> BuildRequest:
-    """What the store is asked for a lock, with `python` as uv takes it."""
-    packages = tuple((package.name, package.version, package.sha256) for package in lock.packages)
-    return BuildRequest(lock.environment, lock.text, lock.digest, packages, python)
+def _run_here(command: Sequence[str]) -> tuple[int, str]:
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
+    return done.returncode, done.stdout.decode("utf-8", "backslashreplace")
 
 
 class ProcessChannel:

@@ -112,6 +112,30 @@ class Cell:
         import diffusers
 
         diffusers.utils.logging.disable_progress_bar()
+        if self._request["runner"] == "cuda":
+            self._facts["device"] = self._open_device()
+
+    def _open_device(self) -> Dict[str, Any]:
+        """Initialise CUDA, here and not before the fork, and say on what this cell computes."""
+        import torch
+
+        if torch.version.cuda is None:
+            self._findings.append(words.finding(words.UNSUPPORTED, "this build of torch has no CUDA"))
+            raise _Stop
+        try:
+            torch.zeros(1, device="cuda")
+            properties = torch.cuda.get_device_properties(0)
+        except (RuntimeError, AssertionError) as error:
+            # There is a device, or no such cell would run: that torch cannot use it says nothing about a load.
+            self._findings.append(words.finding(words.HARNESS, "torch cannot use the GPU: " + _line(error)))
+            raise _Stop from error
+        return {
+            "name": properties.name,
+            "capability": "{}.{}".format(properties.major, properties.minor),
+            "memory_mb": properties.total_memory // (1 << 20),
+            "driver": torch._C._cuda_getDriverVersion(),
+            "cuda": torch.version.cuda,
+        }
 
     def _load(self) -> None:
         import torch

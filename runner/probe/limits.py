@@ -26,14 +26,15 @@ def apply(limits: Dict[str, Any], parent: int) -> None:
     """Own process group, death with the parent, memory, file size, no core dump.
 
     Args:
-        limits: `memory_mb` for the cell beyond what the zygote holds, `disk_mb` per written file.
+        limits: `memory_mb` for the cell beyond what the zygote holds, 0 for none; `disk_mb` per written file.
         parent: the pid that must still be our parent.
     """
     os.setpgid(0, 0)
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)  # the parent died before the line above
-    _limit(resource.RLIMIT_DATA, data_bytes() + int(limits["memory_mb"]) * 1024 * 1024)
+    if limits["memory_mb"]:
+        _limit(resource.RLIMIT_DATA, data_bytes() + int(limits["memory_mb"]) * 1024 * 1024)
     _limit(resource.RLIMIT_FSIZE, int(limits["disk_mb"]) * 1024 * 1024)
     _limit(resource.RLIMIT_CORE, 0)
     # The kernel should rather end this cell than the zygote, which many cells need.

@@ -27,6 +27,7 @@ from runner.probe import failure, limits
 from runner.probe.child import Cell, import_libraries
 from runner.probe.expected import Weights
 from runner.probe.frames import Frames, write
+from runner.probe.pressure import Pressure
 
 __all__ = ["main"]
 
@@ -51,6 +52,9 @@ class _Running:
         self.tail = b""
         self.dropped = 0
         self.timed_out = False
+        self.alone = True
+        self.counts: Dict[str, int] = {}
+        self.scratch_was_full = False
         self.noise = ""
         self.open = {results, log}
 
@@ -75,6 +79,7 @@ class Zygote:
         self._weights: Optional[Weights] = None
         self._open: Dict[str, Any] = {}
         self._shared: Dict[str, Any] = {}
+        self._pressure = Pressure("", False)
         self._closing = False
 
     def serve(self) -> None:
@@ -127,6 +132,7 @@ class Zygote:
         self._open = message
         # Before any library could be blamed for it: a scratch folder that cannot be written is our fault.
         os.rmdir(tempfile.mkdtemp(prefix="check-", dir=message["scratch"]))
+        self._pressure = Pressure(message["scratch"], message["container"])
         self._weights = Weights(message["weights"])
         versions: Dict[str, str] = {}
         started = time.monotonic()
@@ -189,8 +195,12 @@ class Zygote:
 
     def _fork(self, message: Dict[str, Any]) -> None:
         threads = os.listdir("/proc/self/task")
+        text = ""
         if len(threads) != 1:
             text = "the zygote has {} threads; a fork would not be safe".format(len(threads))
+        elif _cuda_is_open():
+            text = "an import has initialised CUDA, which no child of a fork can use"
+        if text:
             self._send({"kind": "ended", "cell": message["cell"], "how": "harness", "text": text, "log": ""})
             return
         nonce = os.urandom(16).hex()
@@ -217,7 +227,11 @@ class Zygote:
         os.close(results_write)
         os.close(log_write)
         seconds = float(message["limits"]["seconds"])
-        self._running[pid] = _Running(message["cell"], nonce, pid, results_read, log_read, folder, seconds)
+        child = _Running(message["cell"], nonce, pid, results_read, log_read, folder, seconds)
+        child.counts = self._pressure.counts()
+        for other in self._running.values():
+            other.alone = child.alone = False
+        self._running[pid] = child
 
     def _be_child(self, message: Dict[str, Any], nonce: str, folder: str, results: int, log: int, parent: int) -> None:
         os.close(self._in)
@@ -268,6 +282,9 @@ class Zygote:
 
     def _watch_children(self) -> None:
         now = time.monotonic()
+        if self._running and self._pressure.scratch_full():
+            for child in self._running.values():
+                child.scratch_was_full = True
         for child in list(self._running.values()):
             if now > child.deadline and not child.timed_out:
                 child.timed_out = True
@@ -301,8 +318,16 @@ class Zygote:
                 "log": child.text(),
                 "seconds": round(time.monotonic() - child.started, 4),
                 "peak_rss_kb": int(usage.ru_maxrss),
+                "alone": child.alone,
+                "pressure": self._pressure_on(child),
             }
         )
+
+    def _pressure_on(self, child: _Running) -> Dict[str, int]:
+        """What ran out while the child ran, by it or by another: name -> how often; empty where nothing did."""
+        risen = {name: count - child.counts[name] for name, count in self._pressure.counts().items()}
+        risen["scratch_full"] = int(child.scratch_was_full)
+        return {name: count for name, count in risen.items() if count > 0}
 
     def _drain(self, child: _Running) -> None:
         """Read what is left in the pipes without waiting for a grandchild that still holds them."""
@@ -343,6 +368,11 @@ def _build_tables() -> None:
             build("clip_text_model")
         except Exception as error:  # a cell that needs the table will show what this is worth
             print("building the key renaming failed:", repr(error)[:200], file=sys.stderr)
+
+
+def _cuda_is_open() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_initialized())
 
 
 def _silence_tqdm() -> None:

@@ -12,8 +12,8 @@ __all__ = ["Attempt"]
 class Attempt:
     """One execution.
 
-    `mode` is fork or cold; `how` it ended: exited, signal, died (ended by a library), timeout or
-    harness; `stages` what the probe
+    `mode` is fork or cold; `how` it ended: exited, signal, died (ended by a library), timeout, oom (by the
+    limit of its container), crowded (other cells left it too little) or harness; `stages` what the probe
     reported, in order; `conditions` what else could matter (isolation, Python, CPU, limits, …); `log` the
     sha256 of what it printed. Times: `started` ISO 8601 UTC, `seconds` wall clock.
     """

@@ -6,7 +6,7 @@ A pure function of what is written down: run it again and it says the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
@@ -31,10 +31,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentState:
-    """What became of an environment: built with its `record`, or not, with the `fault` (an install error)."""
+    """What became of an environment: built with its `record`, or not, with the `fault` (an install error).
+
+    `missing` names the runners that this machine does not have, each with the reason.
+    """
 
     record: Mapping[str, Any] | None = None
     fault: str = ""
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +171,8 @@ def _cell_outcome(
     reason = not_applicable(cell.probe["checkpoint"])
     if reason:
         return Outcome(Verdict.UNSUPPORTED, "load", reason)
-    if cell.probe["runner"] != "cpu":
-        return Outcome(Verdict.NOT_RUN, "load", f"this release runs no {cell.probe['runner']} cells yet")
+    if state is not None and cell.probe["runner"] in state.missing:
+        return Outcome(Verdict.NOT_RUN, "load", state.missing[cell.probe["runner"]])
     if state is not None and state.fault:
         return Outcome(Verdict.INSTALL_ERROR, "build", state.fault)
     outcome = _settled(attempts.get(cell.id, ()))

@@ -29,7 +29,7 @@ from runner.whole_files import write_once, write_whole
 
 __all__ = ["RunFolder", "read_text"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _MIGRATIONS = (
     """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -49,6 +49,7 @@ _MIGRATIONS = (
     CREATE TRIGGER attempts_never_go BEFORE DELETE ON attempts
         BEGIN SELECT RAISE(ABORT, 'attempts are never removed'); END;
     """,
+    "ALTER TABLE environments ADD COLUMN missing TEXT NOT NULL DEFAULT '{}';",
 )
 _FIELDS = {field.name for field in fields(Attempt)}
 
@@ -111,7 +112,8 @@ class RunFolder:
             raise RunFolderError(
                 f"{self.path} was written by a newer metamatrix (schema {version})", "Upgrade, or give another folder."
             )
-        if writing:
+        # An older folder is brought up to date for readers too: a migration only adds.
+        if writing or 0 < version < SCHEMA_VERSION:
             for number, script in enumerate(_MIGRATIONS[version:], start=version + 1):
                 self._rows.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")
 
@@ -159,15 +161,18 @@ class RunFolder:
         record = json.dumps(dict(state.record)) if state.record is not None else None
         with self._guard:
             self._rows.execute(
-                "INSERT INTO environments VALUES (?, ?, ?) "
-                "ON CONFLICT (key) DO UPDATE SET record = excluded.record, fault = excluded.fault",
-                (key, record, state.fault),
+                "INSERT INTO environments (key, record, fault, missing) VALUES (?, ?, ?, ?) ON CONFLICT (key) "
+                "DO UPDATE SET record = excluded.record, fault = excluded.fault, missing = excluded.missing",
+                (key, record, state.fault, json.dumps(dict(state.missing))),
             )
 
     def environments(self) -> dict[str, EnvironmentState]:
         with self._guard:
-            rows = self._rows.execute("SELECT key, record, fault FROM environments").fetchall()
-        return {key: EnvironmentState(json.loads(record) if record else None, fault) for key, record, fault in rows}
+            rows = self._rows.execute("SELECT key, record, fault, missing FROM environments").fetchall()
+        return {
+            key: EnvironmentState(json.loads(record) if record else None, fault, json.loads(missing))
+            for key, record, fault, missing in rows
+        }
 
     # --- attempts
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import signal
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.probe.words import STAGES as PROBE_STAGES
@@ -10,7 +11,7 @@ from runner.results.attempt import Attempt
 from runner.results.signature import signature
 from runner.verdicts import FINDING_ORDER, Class, Verdict, class_of
 
-__all__ = ["Outcome", "judge"]
+__all__ = ["Outcome", "judge", "weighed"]
 
 _VERDICTS = {
     "harness": Verdict.HARNESS_ERROR,
@@ -47,6 +48,10 @@ class Outcome:
 
 def judge(attempt: Attempt) -> Outcome:
     """The outcome of one attempt by itself."""
+    if attempt.how == "crowded":
+        reached = attempt.stages[-1]["stage"] if attempt.stages else None
+        text = "other cells of its container left it too little; it is run again alone"
+        return Outcome(Verdict.HARNESS_ERROR, _after(reached), text)
     for report in attempt.stages:
         found = sorted(report["findings"], key=lambda finding: FINDING_ORDER.index(finding["kind"]))
         if found:
@@ -56,6 +61,8 @@ def judge(attempt: Attempt) -> Outcome:
     if attempt.how == "timeout":
         seconds = attempt.conditions.get("limits", {}).get("seconds")
         return _bad(Verdict.TIMEOUT, after, f"no end within {seconds} s", "timeout")
+    if attempt.how == "oom":
+        return _bad(Verdict.OUT_OF_MEMORY, after, "the memory limit of its container ended it", "container limit")
     if attempt.how == "signal":
         return _bad(Verdict.CRASH, after, f"ended by signal {attempt.signal}", f"signal {attempt.signal}")
     if attempt.how == "died":
@@ -65,6 +72,22 @@ def judge(attempt: Attempt) -> Outcome:
     if reached != PROBE_STAGES[-1]:
         return Outcome(Verdict.HARNESS_ERROR, after, f"the cell ended without a word after {reached}")
     return Outcome(Verdict.PASS, reached, "")
+
+
+def weighed(attempt: Attempt, alone: bool) -> Attempt:
+    """The attempt with what its container ran out of meanwhile taken into account.
+
+    A bad answer counts only if no other cell ran at that time (`alone`): a container's memory, processes and
+    scratch folder are shared. A kill is the memory limit's doing if its counter rose and nobody else was there.
+    """
+    pressure = attempt.conditions.get("pressure")
+    if not pressure or judge(attempt).group is Class.GOOD:
+        return attempt
+    if not alone:
+        return replace(attempt, how="crowded")
+    if attempt.how == "signal" and attempt.signal == signal.SIGKILL and pressure.get("oom_kills"):
+        return replace(attempt, how="oom")
+    return attempt
 
 
 def _after(stage: str | None) -> str:

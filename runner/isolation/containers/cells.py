@@ -7,10 +7,10 @@ of those that each cell puts on itself: the zygote, as many cells as run at once
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from docker.errors import DockerException, NotFound
+from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest, LogConfig, Mount
 from requests.exceptions import RequestException
 
@@ -27,6 +27,7 @@ SCRATCH = "/scratch"
 _MIB = 1 << 20
 _ZYGOTE_MB = 2048
 _ZYGOTE_PROCESSES = 16
+_GPU = [DeviceRequest(count=1, capabilities=[["gpu", "compute", "utility"]])]
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -48,7 +49,6 @@ def start_cells(
     scratch_mb = jobs * limits["disk_mb"]
     memory = min(engine.memory, (_ZYGOTE_MB + jobs * limits["memory_mb"] + scratch_mb) * _MIB)
     api = engine.client.api
-    gpus = [DeviceRequest(count=1, capabilities=[["gpu", "compute", "utility"]])] if request.runner == "cuda" else None
     with failures("start a container for cells", "Check the engine with `docker info`."):
         container = api.create_container(
             image,
@@ -74,7 +74,7 @@ def start_cells(
                 memswap_limit=memory,
                 pids_limit=_ZYGOTE_PROCESSES + jobs * limits["processes"],
                 nano_cpus=min(jobs, engine.cpus) * 10**9,
-                device_requests=gpus,
+                device_requests=_GPU if request.runner == "cuda" else None,
                 log_config=LogConfig(type="none"),
             ),
         )
@@ -83,6 +83,36 @@ def start_cells(
         api.start(identifier)
     conditions = {"engine": engine.name, "cgroup": engine.cgroup, "image": image, "confined": True}
     return ContainerChannel(engine, identifier, streams, conditions)
+
+
+def run_once(engine: Engine, image: str, version: str, command: Sequence[str]) -> tuple[int, str]:
+    """Run a command in a container that has a GPU and nothing else: (exit status, all that it said).
+
+    Raises:
+        FileNotFoundError: the image has no such command (the NVIDIA toolkit puts its own there).
+        OSError: the engine has no GPU to give; the text is its own.
+    """
+    api = engine.client.api
+    with failures("start a container"):
+        container = api.create_container(
+            image,
+            list(command),
+            labels=labels("cell", version, owner=owner()),
+            network_disabled=True,
+            host_config=api.create_host_config(network_mode="none", read_only=True, device_requests=_GPU),
+        )
+    identifier = str(container["Id"])
+    try:
+        api.start(identifier)
+        status = int(api.wait(identifier)["StatusCode"])
+        return status, api.logs(identifier).decode("utf-8", "backslashreplace")
+    except APIError as error:
+        said = str(error.explanation or error)
+        if "executable file not found" in said:
+            raise FileNotFoundError(said) from error
+        raise OSError(said) from error
+    finally:
+        remove(engine, identifier)
 
 
 class ContainerChannel:

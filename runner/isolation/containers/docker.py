@@ -11,12 +11,13 @@ from typing import Any
 from docker.errors import NotFound
 
 from runner.environments.store import Environment
-from runner.isolation.containers.cells import start_cells
+from runner.isolation.containers.cells import run_once, start_cells
 from runner.isolation.containers.engine import Engine, failures
 from runner.isolation.containers.images import Images
 from runner.isolation.containers.keeper import STORE, Keeper
 from runner.isolation.containers.labels import labels
 from runner.isolation.contract import Channel, StartRequest
+from runner.isolation.gpus import Gpus, find_gpus
 from runner.resolve.lock import Lock, Platform
 from runner.resolve.uv import Uv
 
@@ -42,6 +43,7 @@ class Docker:
         self._images = Images(engine, uv, version, say)
         self._volume = volume_name()
         self._lock = threading.Lock()
+        self._gpus: Gpus | None = None
         self._keepers: dict[str, Keeper] = {}
         self._pythons: dict[str, str] = {}
         self._run_images: dict[str, str] = {}
@@ -84,8 +86,12 @@ class Docker:
         archive = self.give(request.archive)
         return start_cells(self._engine, image, self._volume, self._version, environment, archive, request)
 
-    def unavailable(self, runner: str) -> str:
-        return "" if runner == "cpu" else f"this release runs no {runner} cells yet"
+    def gpus(self, python: str) -> Gpus:
+        image = self._image(python)
+        with self._lock:
+            if self._gpus is None:
+                self._gpus = find_gpus(lambda command: run_once(self._engine, image, self._version, command))
+            return self._gpus
 
     def stop(self) -> None:
         for keeper in list(self._keepers.values()):

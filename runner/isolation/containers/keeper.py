@@ -30,7 +30,7 @@ from runner.isolation.containers.engine import Engine, EngineFailed, failures
 from runner.isolation.containers.images import PROXIES, build_network, certificates
 from runner.isolation.containers.labels import labels, owner
 from runner.isolation.containers.streams import Streams
-from runner.isolation.venv import build_request
+from runner.isolation.contract import build_request
 from runner.resolve.lock import Lock
 from runner.resolve.uv import uv_environment
 
