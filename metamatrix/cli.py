@@ -25,6 +25,18 @@ Select = Annotated[
     Optional[str],
     typer.Option("--select", help="A selection of the matrix file, or an expression such as 'offload == disk'."),
 ]
+Isolation = Annotated[
+    str,
+    typer.Option(
+        "--isolation", envvar="METAMATRIX_ISOLATION", help="docker, venv, or auto: docker where an engine answers."
+    ),
+]
+DiskGb = Annotated[
+    float,
+    typer.Option(
+        "--disk-gb", min=0, envvar="METAMATRIX_DISK_GB", help="GiB that environments and images may take in all."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON to standard output.")]
 
 
@@ -62,9 +74,8 @@ def run(
         typer.Option("--plan", help="Run a plan file, with its locks, instead of resolving the matrix."),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=0, help="Cells at once; 0 means one per core.")] = 0,
-    isolation: Annotated[
-        str, typer.Option("--isolation", help="docker, venv, or auto: docker where an engine answers.")
-    ] = "auto",
+    isolation: Isolation = "auto",
+    disk_gb: DiskGb = 40,
     fail_on: Annotated[
         Optional[str],
         typer.Option("--fail-on", help="`unexpected`: exit with 1 if there is a bad verdict that no `expect` covers."),
@@ -79,7 +90,7 @@ def run(
     """Build the environments, run the cells, write the results down."""
     from metamatrix.commands.run import Choices, run_matrix
 
-    choices = Choices(matrix, select, output, plan_file, jobs, isolation, fail_on, cold, shuffle, as_json)
+    choices = Choices(matrix, select, output, plan_file, jobs, isolation, disk_gb, fail_on, cold, shuffle, as_json)
     raise typer.Exit(run_matrix(choices))
 
 
@@ -93,6 +104,21 @@ def report(
     from metamatrix.commands.report import run_report
 
     raise typer.Exit(run_report(folder, site, as_json))
+
+
+@app.command()
+def clean(
+    disk_gb: DiskGb = 40,
+    everything: Annotated[
+        bool, typer.Option("--everything", help="Remove all that metamatrix has made, except results.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove what killed runs left, old images, and the environments used least recently that are over the budget."""
+    from metamatrix.commands.clean import run_clean
+
+    raise typer.Exit(run_clean(disk_gb, everything, dry_run, as_json))
 
 
 @app.command()

@@ -44,6 +44,7 @@ class Choices:
     plan_file: Path | None
     jobs: int
     isolation: str
+    disk_gb: float
     fail_on: str | None
     cold: bool
     shuffle: int | None
@@ -109,7 +110,9 @@ def _drive(
     """Run the engine in a thread, so that Ctrl-C reaches this one; whether it was stopped, and what it raised."""
     attempts = folder.attempts(PROBE_VERSION, plan.limits.as_json())
     done = sum(1 for identifier in {cell.id for cell in plan.cells} if attempts.get(identifier))
-    options = Options(choices.jobs or os.cpu_count() or 1, choices.cold, choices.shuffle)
+    options = Options(
+        choices.jobs or os.cpu_count() or 1, round(choices.disk_gb * (1 << 30)), choices.cold, choices.shuffle
+    )
     with Progress(plan, done, console) as progress:
         engine = Engine(plan, folder, isolation, default_store(), progress, options)
         raised: list[BaseException] = []

@@ -40,9 +40,13 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`jobs` cells at once; `cold` gives each cell a process of its own; `shuffle` seeds the order of cells."""
+    """`jobs` cells at once; `cold` gives each cell a process of its own; `shuffle` seeds the order of cells.
+
+    `budget` is how many bytes may be held for environments; None for no limit.
+    """
 
     jobs: int
+    budget: int | None = None
     cold: bool = False
     shuffle: int | None = None
 
@@ -86,6 +90,9 @@ class Engine:
         error is raised at the end.
         """
         errors: list[BaseException] = []
+        wanted = {entry.key: entry.exact["python"] for entry in self._plan.environments if entry.lock is not None}
+        if self._options.budget is not None and wanted:
+            self._isolation.make_room(self._options.budget, wanted)
         with ThreadPoolExecutor(max_workers=max(1, self._options.jobs)) as pool:
             futures: list[Future[None]] = []
             for environment in self._plan.environments:

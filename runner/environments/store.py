@@ -118,6 +118,7 @@ class Store:
         """One builder per environment; the lock goes with its process."""
         with (self.root / "locks" / identifier).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
+            os.utime(file.fileno())  # when it was last used, for `tidy`
             yield
 
     def _build(self, request: BuildRequest, workers: int) -> Environment:

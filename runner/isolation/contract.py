@@ -93,6 +93,12 @@ class Isolation(Protocol):
     name: str
     platform: Platform
 
+    def make_room(self, budget: int, wanted: Mapping[str, str]) -> None:
+        """Before something is built, remove what was used least recently until `budget` bytes are held.
+
+        `wanted` maps the environments that will be used, which stay, to their Python.
+        """
+
     def build(self, lock: Lock, workers: int) -> Environment:
         """The environment of `lock`, built unless it is there. Raises BuildFailed."""
 

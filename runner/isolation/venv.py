@@ -11,13 +11,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from runner.environments.interpreters import find_python
 from runner.environments.sandbox import confined
 from runner.environments.store import Environment, Store
+from runner.environments.tidy import plan_tidying
 from runner.isolation.contract import Channel, StartRequest, build_request, cell_variables
 from runner.isolation.gpus import Gpus, find_gpus
 from runner.isolation.scratch import scratch_parent
@@ -55,6 +56,10 @@ class Venv:
 
     def find(self, identifier: str) -> Environment | None:
         return self._store.find(identifier)
+
+    def make_room(self, budget: int, wanted: Mapping[str, str]) -> None:
+        if any(self.find(identifier) is None for identifier in wanted):
+            plan_tidying(self._store.root, budget, wanted.keys()).carry_out(self._store.root)
 
     def build(self, lock: Lock, workers: int) -> Environment:
         return self._store.build(build_request(lock, find_python(self._uv, lock.python)), workers)

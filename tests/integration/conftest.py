@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.integration.engines import EngineProcess, running_engine
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,11 +28,18 @@ class Finished:
     stderr: str
 
 
-def metamatrix(*arguments: str, seconds: int = 1500) -> Finished:
-    """Run the command line as a user does."""
+def variables(**more: str) -> dict[str, str]:
+    """This machine's variables, without its engine: what tests of virtual environments see."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("DOCKER_")}
+    return {**own, "METAMATRIX_ISOLATION": "venv", **more}
+
+
+def metamatrix(*arguments: str, seconds: int = 1500, env: dict[str, str] | None = None) -> Finished:
+    """Run the command line as a user does; `env` adds variables, such as those of an engine."""
     answer = subprocess.run(
         [sys.executable, "-m", "metamatrix", *arguments],
         cwd=ROOT,
+        env=variables(**(env or {})),
         capture_output=True,
         text=True,
         timeout=seconds,
@@ -36,19 +48,47 @@ def metamatrix(*arguments: str, seconds: int = 1500) -> Finished:
     return Finished(answer.returncode, answer.stdout, answer.stderr)
 
 
-def run_text(folder: Path, text: str, *flags: str) -> dict[str, Any]:
+def start(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    """The same, not waited for."""
+    command = [sys.executable, "-m", "metamatrix", *arguments]
+    environment = variables(**(env or {}))
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """The published results of a run's folder."""
+    found: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return found
+
+
+def attempts(folder: Path) -> list[dict[str, Any]]:
+    """All attempts that a run's folder has written down for exchange; none where it has none yet."""
+    path = folder / "attempts.ndjson"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def wait_for_attempts(folder: Path, count: int, seconds: float = 180) -> None:
+    """Wait until that many attempts are written down."""
+    deadline = time.monotonic() + seconds
+    while len(attempts(folder)) < count:
+        assert time.monotonic() < deadline, f"fewer than {count} attempts within {seconds} s"
+        time.sleep(0.05)
+
+
+def run_text(folder: Path, text: str, *flags: str, env: dict[str, str] | None = None) -> dict[str, Any]:
     """Run a matrix that is given as text, to its end; its results. The run's folder is `folder / "run"`."""
     matrix = folder / "matrix.yaml"
     matrix.write_text(text, encoding="utf-8")
-    done = metamatrix("run", "--matrix", str(matrix), "--output", str(folder / "run"), *flags)
+    done = metamatrix("run", "--matrix", str(matrix), "--output", str(folder / "run"), *flags, env=env)
     assert done.status == 0, done.stderr
-    results: dict[str, Any] = json.loads((folder / "run" / "results.json").read_text(encoding="utf-8"))
-    return results
+    return results(folder / "run")
 
 
-def verdicts(results: dict[str, Any]) -> dict[str, tuple[str, str]]:
+def verdicts(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """Subject -> (verdict, stage)."""
-    return {cell["subject"]: (cell["verdict"], cell["stage"]) for cell in results["cells"]}
+    return {cell["subject"]: (cell["verdict"], cell["stage"]) for cell in found["cells"]}
 
 
 @pytest.fixture(scope="session")
@@ -63,5 +103,11 @@ def quick_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def quick(quick_folder: Path) -> dict[str, Any]:
     """The results of the quick selection."""
-    results: dict[str, Any] = json.loads((quick_folder / "results.json").read_text(encoding="utf-8"))
-    return results
+    return results(quick_folder)
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
+    """One engine for all container tests, with its images and its volume."""
+    with running_engine(tmp_path_factory.mktemp("engine")) as process:
+        yield process

@@ -8,7 +8,6 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.integration.conftest import ROOT, metamatrix, run_text, verdicts
+from tests.integration.conftest import ROOT, metamatrix, results, run_text, start, verdicts, wait_for_attempts
 
 pytestmark = pytest.mark.slow
 
@@ -25,14 +24,8 @@ PLAIN = f"{ONE} and checkpoint == canonical and load == pretrained and offload =
 SOME = f"{ONE} and checkpoint in (canonical, missing-key-unet) and offload in (none, sequential)"
 
 
-def _results(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    return found
-
-
 def _start(folder: Path, select: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "metamatrix", "run", "--select", select, "--output", str(folder)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    return start("run", "--select", select, "--output", str(folder))
 
 
 def _attempts(folder: Path) -> list[tuple[str, str, str]]:
@@ -53,7 +46,7 @@ def test_kill_at_random_instants_loses_and_doubles_nothing(quick: dict[str, Any]
     done = metamatrix("run", "--select", SOME, "--output", str(folder))
     assert done.status == 0, done.stderr
     expected = verdicts(quick)
-    found = verdicts(_results(folder))
+    found = verdicts(results(folder))
     assert len(found) == 20
     assert found == {subject: expected[subject] for subject in found}
     rows = _attempts(folder)
@@ -75,9 +68,7 @@ def test_interrupt_stops_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
     """Ctrl-C ends with exit code 4 and the way to continue; no process of the run is left."""
     folder = tmp_path / "run"
     process = _start(folder, ONE)
-    deadline = time.monotonic() + 120
-    while not (folder / "attempts.ndjson").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_for_attempts(folder, 1)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 4
@@ -94,7 +85,7 @@ def test_shuffled_and_cold_give_the_same_verdicts(quick: dict[str, Any], tmp_pat
         folder = tmp_path / name
         done = metamatrix("run", "--select", some, "--output", str(folder), *flags)
         assert done.status == 0, done.stderr
-        found = verdicts(_results(folder))
+        found = verdicts(results(folder))
         assert len(found) == 10
         assert found == {subject: expected[subject] for subject in found}, name
 
@@ -102,8 +93,8 @@ def test_shuffled_and_cold_give_the_same_verdicts(quick: dict[str, Any], tmp_pat
 def test_a_cell_that_takes_too_long_is_a_timeout(tmp_path: Path) -> None:
     """The time limit ends a cell, and the verdict names the stage that was under way."""
     text = (ROOT / "matrix.yaml").read_text(encoding="utf-8").replace("seconds: 120", "seconds: 1")
-    results = run_text(tmp_path, text, "--select", PLAIN, "--cold")
-    assert set(verdicts(results).values()) == {("timeout", "import")}
+    found = run_text(tmp_path, text, "--select", PLAIN, "--cold")
+    assert set(verdicts(found).values()) == {("timeout", "import")}
 
 
 def test_an_environment_that_cannot_exist_is_unresolvable_with_its_proof(tmp_path: Path) -> None:
@@ -132,7 +123,7 @@ def test_a_cell_can_be_run_alone_by_its_published_command(
     assert select in cell["rerun"]
     done = metamatrix("run", "--plan", plan, "--select", select, "--output", str(tmp_path / "one"))
     assert done.status == 0, done.stderr
-    assert verdicts(_results(tmp_path / "one")) == {cell["subject"]: (cell["verdict"], cell["stage"])}
+    assert verdicts(results(tmp_path / "one")) == {cell["subject"]: (cell["verdict"], cell["stage"])}
 
 
 def test_the_site_has_a_page_for_every_cell(quick: dict[str, Any], quick_folder: Path) -> None:
@@ -179,19 +170,12 @@ def test_a_lost_zygote_is_replaced(quick: dict[str, Any], tmp_path: Path) -> Non
     folder = tmp_path / "run"
     select = f"{ONE} and checkpoint == canonical and load in (pretrained, components)"
     with _start(folder, select) as process:
-        deadline = time.monotonic() + 120
-        while len(_exchanged(folder)) < 4 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for_attempts(folder, 4)
         zygote = subprocess.run(["pgrep", "-o", "-f", "probe-.*pyz"], capture_output=True, text=True, check=True)
         os.kill(int(zygote.stdout), signal.SIGKILL)
         _, stderr = process.communicate(timeout=200)
     assert process.returncode == 0, stderr
     expected = verdicts(quick)
-    found = verdicts(_results(folder))
+    found = verdicts(results(folder))
     assert len(found) == 12
     assert found == {subject: expected[subject] for subject in found}
-
-
-def _exchanged(folder: Path) -> list[str]:
-    path = folder / "attempts.ndjson"
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []

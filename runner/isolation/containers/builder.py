@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.environments.store import BuildFailed, BuildRequest, Store
+from runner.environments.tidy import plan_tidying
 from runner.errors import EnvironmentDamaged, InfrastructureError
 
 __all__ = ["main"]
@@ -75,7 +76,15 @@ def _place(store: Store, request: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-_WORK = {"open": _open, "find": _find, "build": _build, "check": _check, "place": _place}
+def _tidy(store: Store, request: dict[str, Any]) -> dict[str, Any]:
+    """What goes, or with `carry_out` false would go."""
+    planned = plan_tidying(store.root, request["budget"], request["keep"])
+    if request["carry_out"]:
+        planned.carry_out(store.root)
+    return {"total": planned.total, "names": planned.names, "frees": planned.frees}
+
+
+_WORK = {"tidy": _tidy, "open": _open, "find": _find, "build": _build, "check": _check, "place": _place}
 
 
 def main(root: str) -> None:

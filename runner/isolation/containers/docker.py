@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,6 +13,13 @@ from docker.errors import NotFound
 from runner.environments.store import Environment
 from runner.isolation.containers.cells import run_once, start_cells
 from runner.isolation.containers.engine import Engine, failures
+from runner.isolation.containers.housekeeping import (
+    dead_containers,
+    images,
+    living_containers,
+    remove_thing,
+    superseded,
+)
 from runner.isolation.containers.images import Images
 from runner.isolation.containers.keeper import STORE, Keeper
 from runner.isolation.containers.labels import labels
@@ -40,6 +47,7 @@ class Docker:
     def __init__(self, engine: Engine, uv: Uv, version: str, tools: Path, say: Callable[[str], None]) -> None:
         self.platform = Platform("linux", engine.machine, "glibc", _GLIBC)
         self._engine, self._version, self._tools = engine, version, tools
+        self._say = say
         self._images = Images(engine, uv, version, say)
         self._volume = volume_name()
         self._lock = threading.Lock()
@@ -47,6 +55,9 @@ class Docker:
         self._keepers: dict[str, Keeper] = {}
         self._pythons: dict[str, str] = {}
         self._run_images: dict[str, str] = {}
+        for thing in dead_containers(engine):
+            say(f"removing the container {thing.name}, which a killed run has left")
+            remove_thing(engine, thing)
         with failures("make a volume"):
             try:
                 engine.client.volumes.get(self._volume)
@@ -68,6 +79,21 @@ class Docker:
 
     def _environment(self, identifier: str, record: dict[str, Any]) -> Environment:
         return Environment(identifier, Path(str(PurePosixPath(STORE, "environments", identifier))), record)
+
+    def make_room(self, budget: int, wanted: Mapping[str, str]) -> None:
+        for python in set(wanted.values()):
+            keeper = self._keeper(python)
+            if all(keeper.holds(identifier) for identifier, of in wanted.items() if of == python):
+                continue
+            held = sum(thing.bytes for thing in images(self._engine))
+            in_use = {thing.environment for thing in living_containers(self._engine) if thing.environment}
+            planned = keeper.tidy(budget - held, in_use | wanted.keys(), carry_out=True)
+            if planned.total + held > budget:
+                for thing in superseded(self._engine):
+                    remove_thing(self._engine, thing)
+            if planned.names:
+                self._say(f"removed {len(planned.names)} things from the volume, {planned.frees >> 20} MiB")
+            return
 
     def build(self, lock: Lock, workers: int) -> Environment:
         record = self._keeper(lock.python).build(lock, workers)

@@ -15,7 +15,7 @@ import threading
 import time
 import tomllib
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import unquote, urlsplit
@@ -24,6 +24,7 @@ from docker.errors import APIError, NotFound
 from docker.types import Mount
 
 from runner.environments.store import BuildFailed, Environment
+from runner.environments.tidy import Tidying
 from runner.errors import EnvironmentDamaged, InfrastructureError
 from runner.isolation.archive import write_archive
 from runner.isolation.containers.engine import Engine, EngineFailed, failures
@@ -49,6 +50,7 @@ _SOURCES = (
     "environments/record.py",
     "environments/seal.py",
     "environments/store.py",
+    "environments/tidy.py",
     "isolation/__init__.py",
     "isolation/containers/__init__.py",
     "isolation/containers/builder.py",
@@ -107,7 +109,7 @@ class Keeper:
             BuildFailed: a download or the disk was at fault.
             EnvironmentDamaged: it is there, and something has changed it.
         """
-        if lock.environment not in self._holds["environments"]:
+        if not self.holds(lock.environment):
             self._send_local_wheels(lock)
         wanted = build_request(lock, "")
         request = {
@@ -140,6 +142,19 @@ class Keeper:
                 self._ask({"do": "place", "from": f"{folder}/{incoming}", "to": target})
                 self._holds[folder].add(path.name)
         return f"{STORE}/{target}"
+
+    def tidy(self, budget: int, keep: Collection[str], carry_out: bool) -> Tidying:
+        """What goes (or would go) so that the volume holds at most `budget` bytes."""
+        answer = self._ask({"do": "tidy", "budget": budget, "keep": sorted(keep), "carry_out": carry_out})
+        with self._lock:
+            for name in answer["names"] if carry_out else ():
+                folder, _, entry = name.partition("/")
+                self._holds.get(folder, set()).discard(entry)
+        return Tidying(answer["total"], tuple(answer["names"]), answer["frees"])
+
+    def holds(self, environment: str) -> bool:
+        """Whether the volume has an environment of that id, whole or not."""
+        return environment in self._holds["environments"]
 
     def close(self) -> None:
         """End the container, and with it whatever it does."""

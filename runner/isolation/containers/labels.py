@@ -6,7 +6,7 @@ import os
 import socket
 from pathlib import Path
 
-__all__ = ["FILTER", "INPUTS", "OWNER", "ROLE", "labels", "owner", "owner_lives"]
+__all__ = ["ENVIRONMENT", "OWNER", "ROLE", "labels", "owner", "owner_lives"]
 
 ROLE = "metamatrix.role"
 """base, run, build, image (images), cell, keeper (containers) or store (the volume)."""
@@ -14,17 +14,13 @@ ROLE = "metamatrix.role"
 OWNER = "metamatrix.owner"
 """The process that made a container, as `owner` writes it."""
 
-INPUTS = "metamatrix.inputs"
-"""A digest of what an image was made from."""
-
-VERSION = "metamatrix.version"
-
-FILTER = {"label": [ROLE]}
+ENVIRONMENT = "metamatrix.environment"
+"""The id of the environment that a container of cells uses, or that an image holds."""
 
 
 def labels(role: str, version: str, **more: str) -> dict[str, str]:
-    """The labels of a thing with that role."""
-    return {ROLE: role, VERSION: version, **{f"metamatrix.{name}": value for name, value in more.items()}}
+    """The labels of a thing with that role, made by that release; `inputs` is a digest of what it was made from."""
+    return {ROLE: role, "metamatrix.version": version, **{f"metamatrix.{name}": value for name, value in more.items()}}
 
 
 def _started(pid: int) -> str:

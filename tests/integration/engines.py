@@ -1,0 +1,110 @@
+"""Real engines for tests: dockerd of Debian's docker.io, started by hand with a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import docker
+
+__all__ = ["EngineProcess", "needed", "running_engine"]
+
+_SECONDS = 60
+
+
+def needed() -> None:
+    """Skip where there is no dockerd to start; in CI that is a failure."""
+    if os.geteuid() == 0 and shutil.which("dockerd"):
+        return
+    reason = "needs root and dockerd (Debian: docker.io)"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@dataclass
+class EngineProcess:
+    """A dockerd that can be stopped and started again; `address` is what DOCKER_HOST takes."""
+
+    folder: Path
+    address: str
+    flags: tuple[str, ...] = ()
+    prefix: tuple[str, ...] = ()
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        command = [*self.prefix, "dockerd", "--data-root", str(self.folder / "data")]
+        command += ["--exec-root", str(self.folder / "exec"), "--pidfile", str(self.folder / "pid")]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, "-H", self.address, *self.flags], stdout=log, stderr=log, start_new_session=True
+            )
+        deadline = time.monotonic() + _SECONDS
+        while not self._listens():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                end = (self.folder / "log").read_text(errors="replace")[-3000:]
+                pytest.fail(f"dockerd does not answer at {self.address}; its log ends:\n{end}")
+            time.sleep(0.1)
+        self.client().close()
+
+    def _listens(self) -> bool:
+        scheme, _, place = self.address.partition("://")
+        try:
+            if scheme == "unix":
+                with socket.socket(socket.AF_UNIX) as connection:
+                    connection.connect(place)
+            else:
+                host, _, port = place.partition(":")
+                socket.create_connection((host, int(port))).close()
+        except OSError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """End it as an administrator does; its containers end with it."""
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(_SECONDS)
+            self.process = None
+
+    def client(self) -> docker.DockerClient:
+        client = docker.DockerClient(base_url=self.address, version="auto", timeout=30)
+        client.ping()
+        return client
+
+    def variables(self) -> dict[str, str]:
+        return {"DOCKER_HOST": self.address, "METAMATRIX_ISOLATION": "docker"}
+
+    def containers(self) -> list[str]:
+        """All containers there are, dead or alive."""
+        client = self.client()
+        try:
+            return [str(container.name) for container in client.containers.list(all=True)]
+        finally:
+            client.close()
+
+
+@contextmanager
+def running_engine(
+    folder: Path, address: str = "", *flags: str, prefix: tuple[str, ...] = ()
+) -> Iterator[EngineProcess]:
+    """An engine of our own, ended with all it holds. By default it listens on a socket in its folder."""
+    needed()
+    folder.mkdir(parents=True, exist_ok=True)
+    engine = EngineProcess(folder, address or f"unix://{folder}/socket", flags, prefix)
+    engine.start()
+    try:
+        yield engine
+    finally:
+        engine.stop()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,261 @@
+"""Containers on a real engine: the same verdicts, no way out, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metamatrix import __version__
+from metamatrix.publish import document
+from runner.engine.engine import Engine, Options
+from runner.isolation.archive import write_archive
+from runner.isolation.containers.docker import Docker
+from runner.isolation.containers.engine import connect
+from runner.isolation.contract import Channel, StartRequest
+from runner.plan import read_plan
+from runner.resolve.lock import Lock
+from runner.resolve.resolver import Resolver
+from runner.resolve.uv import Uv
+from runner.results.folder import RunFolder
+from tests.integration.conftest import attempts, metamatrix, results, start, verdicts, wait_for_attempts
+from tests.integration.engines import EngineProcess
+
+pytestmark = pytest.mark.slow
+
+ONE = "diffusers == 0.38.0 and transformers == 5.6.0"
+LIMITS = {"seconds": 60, "memory_mb": 64, "disk_mb": 16, "processes": 32}
+NO_INDEX = "http://127.0.0.1:9/{backend}"
+
+
+class _Quiet:
+    """An observer that keeps notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def environment(self, key: str, state: str) -> None:
+        self.notes.append(f"{key} {state}")
+
+    def attempt(self, attempt: Any) -> None:
+        self.notes.append(attempt.how)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture(scope="module")
+def quick_docker(engine: EngineProcess, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of the quick selection in containers."""
+    folder = tmp_path_factory.mktemp("quick-docker") / "run"
+    done = metamatrix("run", "--select", "quick", "--output", str(folder), env=engine.variables())
+    assert done.status == 0, done.stderr
+    assert "isolation: docker (Docker Engine" in done.stderr
+    return folder
+
+
+@pytest.fixture
+def isolation(engine: EngineProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Docker]:
+    monkeypatch.setenv("DOCKER_HOST", engine.address)
+    made = Docker(connect(), Uv(), __version__, tmp_path / "probe", lambda text: None)
+    yield made
+    made.close()
+    assert engine.containers() == []
+
+
+@pytest.fixture(scope="module")
+def small() -> Lock:
+    """A lock of one pure wheel."""
+    resolution = Resolver(Uv(), NO_INDEX, None).resolve({"python": "3.11", "pygments": "2.19.2"}, "cpu")
+    assert resolution.lock is not None, resolution
+    return resolution.lock
+
+
+def _program(folder: Path, source: Path) -> Path:
+    """A zipapp of one file, in the place and under the kind of name that a probe has."""
+    (folder / "probe").mkdir(exist_ok=True)
+    archive = folder / "probe" / f"{source.stem}-{source.stat().st_mtime_ns}.pyz"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.write(source, "__main__.py")
+    return archive
+
+
+def _all_of(channel: Channel) -> bytes:
+    """What a program says until it ends."""
+    said = b""
+    deadline = time.monotonic() + 120
+    while (data := channel.read(1.0)) != b"":
+        said += data or b""
+        assert time.monotonic() < deadline, channel.log()
+    return said
+
+
+def test_the_quick_selection_gives_the_same_verdicts_as_in_virtual_environments(
+    quick: dict[str, Any], quick_docker: Path, engine: EngineProcess
+) -> None:
+    """Every verdict, stage and signature, every environment's id and lock; no container is left."""
+    inside = results(quick_docker)
+    assert inside["run"]["isolation"] == "docker"
+    assert verdicts(inside) == verdicts(quick)
+    assert {c["subject"]: c["signature"] for c in inside["cells"]} == {
+        c["subject"]: c["signature"] for c in quick["cells"]
+    }
+    ids = [sorted((e["id"], e["lock"]) for e in found["environments"]) for found in (inside, quick)]
+    assert ids[0] == ids[1]
+    assert engine.containers() == []
+
+
+def test_a_cell_cannot_get_out_or_use_everything_up(
+    isolation: Docker, small: Lock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hostile program writes nowhere, reaches nobody, reads no variable of ours, and outlives its own bombs."""
+    monkeypatch.setenv("HF_TOKEN", "a secret")
+    monkeypatch.setenv("GITHUB_TOKEN", "another")
+    environment = isolation.build(small, 1)
+    program = _program(tmp_path, Path(__file__).with_name("escapes.py"))
+    with socket.create_server(("0.0.0.0", 0)) as server:
+        channel = isolation.start(environment, StartRequest(program, LIMITS, 2))
+        channel.write(f"172.17.0.1:{server.getsockname()[1]}\n".encode())
+        said = _all_of(channel)
+        channel.kill()
+    assert said, channel.log()
+    found = json.loads(said)
+    assert found["write_store"] == "EROFS"
+    assert found["write_root"] == "EROFS"
+    for name in ("remount", "user_namespace", "network_namespace", "become_root", "device"):
+        assert found[name] == "EPERM", name
+    assert found["network"] == "ENETUNREACH"
+    assert found["interfaces"] == ["lo"]
+    assert not {"HF_TOKEN", "GITHUB_TOKEN", "DOCKER_HOST"} & found["environment"].keys()
+    assert "secret" not in json.dumps(found["environment"])
+    assert found["sockets"] == []
+    status = found["status"]
+    assert int(status["CapEff"], 16) == int(status["CapBnd"], 16) == 0
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    assert status["Uid"].split() == ["10002"] * 4
+    assert found["fork_bomb"]["stopped"] == "EAGAIN"
+    assert found["fork_bomb"]["children"] < 16 + 2 * LIMITS["processes"]
+    assert found["memory_bomb"] == {"signal": signal.SIGKILL}
+    assert found["fill_scratch"] == {"mib": 2 * LIMITS["disk_mb"], "stopped": "ENOSPC"}
+    assert found["alive"] == "after all"
+
+
+BOMB = """
+import mmap
+from runner.probe import zygote
+
+class Eater(zygote.Cell):
+    def run(self):
+        if self._request["offload"] == "disk" and not self._request["arrays"]:
+            held = []
+            while True:
+                block = mmap.mmap(-1, 64 << 20)
+                for offset in range(0, 64 << 20, 4096):
+                    block[offset] = 1
+                held.append(block)
+        super().run()
+
+zygote.Cell = Eater
+zygote.main()
+"""
+
+
+def test_a_cell_that_eats_the_containers_memory_is_out_of_memory_and_its_neighbours_are_not(
+    isolation: Docker, quick_docker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside others the kill says nothing; alone, and cold, it is the verdict. The other cells pass."""
+    plan = read_plan(quick_docker / "plan.json").only(
+        lambda cell: (
+            cell.asked["diffusers"] == "0.32.2"
+            and cell.probe["load"] == "pretrained"
+            and cell.probe["checkpoint"] == "canonical"
+            and cell.probe["offload"] in ("none", "sequential", "disk")
+        )
+    )
+    names = [f"probe/{path.name}" for path in (Path("runner") / "probe").glob("*.py")]
+    monkeypatch.setattr("runner.engine.engine.write_probe", lambda folder: write_archive(folder, "bomb", names, BOMB))
+    with RunFolder(tmp_path / "run") as folder:
+        folder.keep_plan(plan)
+        Engine(plan, folder, isolation, tmp_path, _Quiet(), Options(2)).run()
+        cells = {cell.axes["offload"]: cell for cell in document(folder).cells}
+    assert {name: cell.verdict for name, cell in cells.items()} == {
+        "none": "pass",
+        "sequential": "pass",
+        "disk": "out-of-memory",
+    }
+    ends = [row["how"] for row in attempts(tmp_path / "run") if row["cell"] == cells["disk"].id]
+    assert ends[-1] == "oom"
+    assert set(ends) <= {"crowded", "oom"}
+
+
+def test_kill_of_the_program_leaves_nothing_and_the_next_run_goes_on(
+    quick_docker: Path, engine: EngineProcess, tmp_path: Path
+) -> None:
+    """`kill -9` in the middle: the engine removes our containers by itself, and no cell is lost or doubled."""
+    folder = tmp_path / "run"
+    with start("run", "--select", ONE, "--output", str(folder), env=engine.variables()) as process:
+        wait_for_attempts(folder, 20)
+        process.kill()
+    deadline = time.monotonic() + 30
+    while engine.containers() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert engine.containers() == []
+    _finish_and_compare(folder, quick_docker, engine)
+
+
+def test_kill_of_a_container_costs_only_time(quick_docker: Path, engine: EngineProcess, tmp_path: Path) -> None:
+    """`docker kill` of the cells' container in the middle: a new one, and the same verdicts in the same run."""
+    folder = tmp_path / "run"
+    with start("run", "--select", ONE, "--output", str(folder), env=engine.variables()) as process:
+        wait_for_attempts(folder, 20)
+        client = engine.client()
+        for container in client.containers.list(filters={"label": "metamatrix.role=cell"}):
+            container.kill()
+        client.close()
+        _, stderr = process.communicate(timeout=300)
+    assert process.returncode == 0, stderr
+    assert "the zygote is lost" in stderr
+    _compare(folder, quick_docker, engine)
+
+
+def test_stop_of_the_engine_is_told_and_the_next_run_goes_on(
+    quick_docker: Path, engine: EngineProcess, tmp_path: Path
+) -> None:
+    """The engine goes away in the middle: exit 3, what to do, no bad verdict from it; started again, it goes on."""
+    folder = tmp_path / "run"
+    with start("run", "--select", ONE, "--output", str(folder), env=engine.variables()) as process:
+        wait_for_attempts(folder, 20)
+        engine.stop()
+        _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 3, stderr
+    assert "Start the engine again" in stderr
+    expected = verdicts(results(quick_docker))
+    for cell in results(folder)["cells"]:
+        if cell["verdict"] is not None:
+            assert (cell["verdict"], cell["stage"]) == expected[cell["subject"]] or cell["class"] == "no answer"
+    engine.start()
+    _finish_and_compare(folder, quick_docker, engine)
+
+
+def _finish_and_compare(folder: Path, quick: Path, engine: EngineProcess) -> None:
+    done = metamatrix("run", "--select", ONE, "--output", str(folder), env=engine.variables())
+    assert done.status == 0, done.stderr
+    _compare(folder, quick, engine)
+
+
+def _compare(folder: Path, quick: Path, engine: EngineProcess) -> None:
+    """Every cell has the verdict of an undisturbed run, each was answered by one fork, and nothing is left."""
+    expected = verdicts(results(quick))
+    found = verdicts(results(folder))
+    assert len(found) == 80
+    assert found == {subject: expected[subject] for subject in found}
+    answered = [row["cell"] for row in attempts(folder) if row["mode"] == "fork" and row["how"] == "exited"]
+    assert len(answered) == len(set(answered))
+    assert engine.containers() == []
