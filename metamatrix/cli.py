@@ -107,6 +107,23 @@ def report(
 
 
 @app.command()
+def image(
+    environment: Annotated[str, typer.Argument(help="The environment's id, or how it begins.")],
+    folder: Annotated[Path, typer.Option("--output", help="The folder of the run that it is in.")] = Path("out/run"),
+    tag: Annotated[Optional[str], typer.Option("--tag", help="The image's name.")] = None,
+    push: Annotated[Optional[str], typer.Option("--push", help="Name it so and push it to that registry.")] = None,
+    bill: Annotated[
+        Optional[Path], typer.Option("--sbom", help="Write the bill of materials (CycloneDX) into this file, too.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make an image of one environment that stands alone and can check itself, with a bill of materials."""
+    from metamatrix.commands.image import run_image
+
+    raise typer.Exit(run_image(environment, folder, tag, push, bill, as_json))
+
+
+@app.command()
 def clean(
     disk_gb: DiskGb = 40,
     everything: Annotated[

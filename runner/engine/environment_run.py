@@ -28,7 +28,7 @@ from runner.plan import PlannedCell
 from runner.probe import words
 from runner.probe.words import PROBE_VERSION
 from runner.results.attempt import Attempt
-from runner.results.conclude import controls_cell, reference_cell, sibling, unconfirmed
+from runner.results.conclude import controls_cell, reference_arrays, reference_cell, sibling, unconfirmed
 from runner.results.folder import RunFolder
 from runner.results.outcome import judge, weighed
 from runner.verdicts import Class
@@ -125,13 +125,10 @@ class EnvironmentRun:
         """The reference comes first: its arrays are what every other cell of the environment is compared with."""
         if not self._attempts.get(cell.id):
             self._run_cold([cell], arrays=True) if self._settings.cold else self._run_forked([cell], arrays=True)
-        for attempt in self._attempts.get(cell.id, ()):
-            for report in attempt.stages:
-                kept = report["facts"].get("arrays")
-                if kept and judge(attempt).group is Class.GOOD:
-                    self._shared["reference"] = self._folder.arrays(kept)
-                    self._share()
-                    return
+        kept = reference_arrays(cell, self._attempts)
+        if kept:
+            self._shared["reference"] = self._folder.arrays(kept)
+            self._share()
 
     def _share(self) -> None:
         """Give an open zygote what its cells compare with; a later one gets it when it starts."""
@@ -166,6 +163,7 @@ class EnvironmentRun:
                         self._drive_alone(zygote, alone, arrays)
             except ZygoteLost as error:
                 self._zygote = None
+                self._settings.on_note(f"{self._environment.id}: {error}")
                 alone += self._lost(zygote, error)
 
     def _open(self) -> Zygote | None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from runner.errors import MetamatrixError
 from runner.isolation.contract import Isolation
 from runner.isolation.venv import Venv, default_store
 from runner.resolve.uv import Uv
 
-__all__ = ["ISOLATIONS", "isolation_for"]
+if TYPE_CHECKING:
+    from runner.isolation.containers.docker import Docker
+
+__all__ = ["ISOLATIONS", "docker_isolation", "isolation_for"]
 
 ISOLATIONS = ("auto", "docker", "venv")
 
@@ -26,6 +30,23 @@ def isolation_for(name: str, uv: Uv, version: str, say: Callable[[str], None]) -
     if name not in ISOLATIONS:
         raise MetamatrixError(f"isolation {name!r} is not offered", f"It is one of: {', '.join(ISOLATIONS)}.")
     isolation = _open(name, uv, version, say)
+    try:
+        yield isolation
+    finally:
+        isolation.close()
+
+
+@contextmanager
+def docker_isolation(uv: Uv, version: str, say: Callable[[str], None]) -> Iterator[Docker]:
+    """Containers, for what needs them whatever the default is.
+
+    Raises:
+        EngineFailed: no engine answers.
+    """
+    from runner.isolation.containers.docker import Docker
+    from runner.isolation.containers.engine import connect
+
+    isolation = Docker(connect(), uv, version, default_store() / "probe", say)
     try:
         yield isolation
     finally:

@@ -102,7 +102,7 @@ class Platform:
             with_legacy.append(name)
             if minor in legacy and (self.machine == "x86_64" or minor == 17):
                 with_legacy.append(f"{legacy[minor]}_{self.machine}")
-        return [*with_legacy, f"linux_{self.machine}"]
+        return [f"linux_{self.machine}", *with_legacy]
 
 
 def read_lock(text: str, python: str, target: Platform) -> Lock:

@@ -23,6 +23,7 @@ __all__ = [
     "confirmed_signatures",
     "controls_cell",
     "controls_table",
+    "reference_arrays",
     "reference_cell",
     "sibling",
     "unconfirmed",
@@ -58,6 +59,16 @@ Attempts = Mapping[str, Sequence[Attempt]]
 def reference_cell(cell: PlannedCell) -> PlannedCell:
     """The cell whose output all others of its environment are compared with."""
     return cell.at(checkpoint=CANONICAL, load="pretrained", offload="none")
+
+
+def reference_arrays(cell: PlannedCell, attempts: Attempts) -> str:
+    """sha256 of the arrays that a good reference of this cell's environment gave; empty where there is none."""
+    for attempt in attempts.get(reference_cell(cell).id, ()):
+        for report in attempt.stages:
+            kept = report["facts"].get("arrays")
+            if kept and judge(attempt).group is Class.GOOD:
+                return str(kept)
+    return ""
 
 
 def controls_cell(cell: PlannedCell) -> PlannedCell:

@@ -43,9 +43,7 @@ def _names(root: Path, folder: str) -> set[str]:
     st.integers(0, 8),
     st.integers(0, 4),
 )
-def test_the_budget_is_kept_and_the_oldest_go_first(
-    environments: list[list[int]], blocks: int, kept: int
-) -> None:
+def test_the_budget_is_kept_and_the_oldest_go_first(environments: list[list[int]], blocks: int, kept: int) -> None:
     """Afterwards the store is within its budget, or only what must stay is left; the oldest went first."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

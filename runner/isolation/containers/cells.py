@@ -15,8 +15,8 @@ from docker.types import DeviceRequest, LogConfig, Mount
 from requests.exceptions import RequestException
 
 from runner.environments.store import Environment
-from runner.isolation.containers.engine import Engine, EngineFailed, failures
-from runner.isolation.containers.keeper import STORE, remove
+from runner.isolation.containers.engine import Engine, failures
+from runner.isolation.containers.keeper import STORE, let_go, remove
 from runner.isolation.containers.labels import labels, owner
 from runner.isolation.containers.streams import Streams
 from runner.isolation.contract import StartRequest, cell_variables
@@ -151,7 +151,4 @@ class ContainerChannel:
 
     def kill(self) -> None:
         self._streams.close()
-        try:
-            remove(self._engine, self.id)
-        except (EngineFailed, RequestException, OSError):
-            return  # the engine is away: it removes the container itself, or the next run does (see leftovers)
+        let_go(self._engine, self.id)

@@ -13,6 +13,7 @@ from docker.errors import NotFound
 from runner.environments.store import Environment
 from runner.isolation.containers.cells import run_once, start_cells
 from runner.isolation.containers.engine import Engine, failures
+from runner.isolation.containers.export import Contents, export, push, system_packages
 from runner.isolation.containers.housekeeping import (
     dead_containers,
     images,
@@ -106,6 +107,20 @@ class Docker:
     def give(self, path: Path) -> str:
         keeper = next(iter(self._keepers.values()))  # nothing is given before something was built
         return keeper.give(path)
+
+    def export(self, lock: Lock, contents: Contents, tag: str, work: Path) -> str:
+        """Make an image of its own from the environment of `lock`, built where it is not yet; the image's id."""
+        self.build(lock, os.cpu_count() or 1)
+        image = self._image(lock.python)
+        return export(self._engine, image, self._volume, self._version, contents, tag, work)
+
+    def system_packages(self, python: str) -> list[tuple[str, str, str]]:
+        """The Debian packages of the image that cells of a Python live in: (name, version, architecture)."""
+        return system_packages(self._engine, self._image(python), self._version)
+
+    def push(self, tag: str) -> str:
+        """Push an image; the digest that its registry gives it."""
+        return push(self._engine, tag)
 
     def start(self, environment: Environment, request: StartRequest) -> Channel:
         image = self._image(self._pythons[environment.id])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -86,6 +87,7 @@ def connect() -> Engine:
 
 def _ask(address: str) -> Engine:
     try:
+        _knock(address)
         # from_env reads the certificates of DOCKER_CERT_PATH; "auto" speaks the newest language that both know.
         variables = {**os.environ, "DOCKER_HOST": address}
         client = docker.from_env(version="auto", timeout=_SECONDS, environment=variables)
@@ -114,6 +116,14 @@ def _ask(address: str) -> Engine:
         runtimes=tuple(sorted(info.get("Runtimes") or ())),
         warning=_skew(info.get("SystemTime", "")),
     )
+
+
+def _knock(address: str) -> None:
+    """Raise the operating system's own error where nobody opens a local socket; the SDK would bury it."""
+    scheme, _, place = address.partition("://")
+    if scheme == "unix":
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(place)
 
 
 def _is_podman(version: dict[str, Any]) -> bool:

@@ -35,7 +35,7 @@ from runner.isolation.contract import build_request
 from runner.resolve.lock import Lock
 from runner.resolve.uv import uv_environment
 
-__all__ = ["STORE", "Keeper"]
+__all__ = ["STORE", "Keeper", "let_go", "remove"]
 
 STORE = "/store"
 """Where the volume is mounted, in every container."""
@@ -160,7 +160,7 @@ class Keeper:
         """End the container, and with it whatever it does."""
         self._closed = True
         self._stdin.close()
-        remove(self._engine, self._id)
+        let_go(self._engine, self._id)
 
     def _send_local_wheels(self, lock: Lock) -> None:
         """Wheels that the lock takes from a folder of this machine go to the same place in the container."""
@@ -228,16 +228,25 @@ def remove(engine: Engine, container: str, seconds: float = 20.0) -> None:
         EngineFailed: it is still there after `seconds`.
     """
     deadline = time.monotonic() + seconds
-    while True:
-        try:
-            engine.client.api.remove_container(container, force=True, v=False)
-            return
-        except NotFound:
-            return
-        except APIError as error:  # 409: the engine is removing it by itself
-            if error.status_code != 409 or time.monotonic() > deadline:
-                raise EngineFailed(f"the container {container[:12]} cannot be removed: {error}") from error
-            time.sleep(0.05)
+    with failures(f"remove the container {container[:12]}"):
+        while True:
+            try:
+                engine.client.api.remove_container(container, force=True, v=False)
+                return
+            except NotFound:
+                return
+            except APIError as error:  # 409: the engine is removing it by itself
+                if error.status_code != 409 or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+
+def let_go(engine: Engine, container: str) -> None:
+    """Remove a container whose streams are closed; an engine that is away removes it itself, or the next run does."""
+    try:
+        remove(engine, container)
+    except EngineFailed:
+        return
 
 
 def _variables() -> dict[str, str]:
