@@ -78,6 +78,20 @@ def matrix(session: nox.Session) -> None:
 
 
 @nox.session
+def image(session: nox.Session) -> None:
+    """Make an image of one environment of out/quick that checks itself: `-- ID [--push NAME]`."""
+    install(session)
+    session.run("metamatrix", "image", "--output", str(OUT / "quick"), *session.posargs)
+
+
+@nox.session
+def clean(session: nox.Session) -> None:
+    """Say what metamatrix holds that may go; `-- --disk-gb 20` removes it."""
+    install(session)
+    session.run("metamatrix", "clean", *(session.posargs or ["--dry-run"]))
+
+
+@nox.session
 def site(session: nox.Session) -> None:
     """Write the pages of out/quick again, or of the folder that is given."""
     install(session)

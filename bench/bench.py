@@ -1,10 +1,10 @@
-"""What does a cell cost? Three ways to run the same cells of one environment, as ratios in one run.
+"""What does a cell cost? The ways to run the same cells of one environment, as ratios in one run.
 
     nox -s bench            (or: python bench/bench.py [--cells 60] [--fresh 6])
 
 `forked`: what metamatrix does: one zygote, one fork per cell, one at a time. `warm`: the same loads,
 steps and guards one after the other in one process, after one import. `fresh`: a fresh process per cell,
-with bytecode; a sample of the cells, since it is slow.
+with bytecode; a sample of the cells, since it is slow. `docker`: forked, in a container, where an engine answers.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from typing import Any
 
 from rich.console import Console
 
+from metamatrix import __version__
 from metamatrix.planning import plan_matrix
 from runner.checkpoints.damage import not_applicable
 from runner.engine.requests import Requests
 from runner.engine.zygote_client import ZygoteClient
 from runner.environments.store import Environment
 from runner.isolation.archive import write_probe
+from runner.isolation.containers.docker import Docker
+from runner.isolation.containers.engine import EngineFailed, connect
 from runner.isolation.contract import Isolation, StartRequest, cell_variables
 from runner.isolation.scratch import scratch_parent
 from runner.isolation.venv import Venv, default_store
-from runner.plan import PlannedCell
+from runner.plan import Plan, PlannedCell
 from runner.resolve.uv import Uv
 
 SELECT = "diffusers == latest and transformers == latest"
-LIMITS = {"seconds": 120, "memory_mb": 4096, "disk_mb": 1024}
+LIMITS = {"seconds": 120, "memory_mb": 4096, "disk_mb": 1024, "processes": 64}
 
 _WARM = """
 import json, sys, tempfile, time
@@ -122,6 +125,31 @@ def _work(isolation: Isolation, cells: list[PlannedCell]) -> dict[str, Any]:
     }
 
 
+def docker(uv: Uv, plan: Plan, cells: list[PlannedCell], fork_cells: float, opened: float) -> None:
+    """The same cells in a container, and how long a container takes that does nothing."""
+    try:
+        engine = connect()
+    except EngineFailed as error:
+        print(f"docker: not measured: {error}")
+        return
+    isolation = Docker(engine, uv, __version__, default_store() / "probe", print)
+    try:
+        environment = isolation.build(plan.lock(plan.environments[0]), 2)
+        work = _work(isolation, cells)
+        forked(isolation, environment, {**work, "requests": work["requests"][:1]})  # warm the page cache here, too
+        start = time.monotonic()
+        isolation.start(environment, StartRequest(work["archive"], LIMITS, 1)).kill()
+        started = time.monotonic() - start
+        docker_opened, docker_cells = forked(isolation, environment, work)
+    finally:
+        isolation.close()
+    count = len(cells)
+    print(f"docker: opened in {docker_opened:.2f} s, cells {docker_cells:.2f} s, {docker_cells / count:.3f} s a cell")
+    print(f"        a container that is started and killed: {started:.2f} s")
+    print(f"docker / forked, a cell      = {docker_cells / fork_cells:.2f}  (about 1 wanted)")
+    print(f"docker opens later by        = {docker_opened - opened:.2f} s")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", type=int, default=60)
@@ -147,6 +175,7 @@ def main() -> None:
     print(f"forked / (2 x warm + import) = {total / (2 * warm_cells + imported):.2f}  (at most 1 wanted)")
     print(f"fresh / forked, a cell       = {per_fresh / (fork_cells / count):.1f}  (at least 15 wanted)")
     print(f"fresh / forked, opening too  = {per_fresh * count / total:.1f}")
+    docker(uv, plan, cells, fork_cells, opened)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def run_image(
                 "Choose another environment; `metamatrix report` shows which are good.",
             )
         lock = plan.lock(planned)
-        name = push or tag or f"metamatrix-image:{planned.key}"
+        name = push or tag or f"localhost/metamatrix-image:{planned.key}"
         if ":" not in name.rpartition("/")[2]:
             name = f"{name}:{planned.key}"
         with docker_isolation(Uv(), __version__, lambda text: console.print(text, markup=False)) as isolation:

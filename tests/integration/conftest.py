@@ -111,3 +111,13 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
     """One engine for all container tests, with its images and its volume."""
     with running_engine(tmp_path_factory.mktemp("engine")) as process:
         yield process
+
+
+@pytest.fixture(scope="session")
+def quick_docker(engine: EngineProcess, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of the quick selection in containers."""
+    folder = tmp_path_factory.mktemp("quick-docker") / "run"
+    done = metamatrix("run", "--select", "quick", "--output", str(folder), env=engine.variables())
+    assert done.status == 0, done.stderr
+    assert "isolation: docker (Docker Engine" in done.stderr
+    return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import socket
@@ -37,17 +38,34 @@ class EngineProcess:
 
     folder: Path
     address: str
+    number: int
     flags: tuple[str, ...] = ()
     prefix: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def bridge(self) -> str:
+        return f"mmtest{self.number}"
+
+    @property
+    def gateway(self) -> str:
+        """This machine's address on the engine's bridge."""
+        return f"10.213.{self.number}.1"
+
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start it and wait until it answers. Its bridge is its own: engines that share `docker0` break each other."""
+        self._remove_bridge()
+        _ip("link", "add", "name", self.bridge, "type", "bridge")
+        _ip("address", "add", f"{self.gateway}/24", "dev", self.bridge)
+        _ip("link", "set", self.bridge, "up")
         command = [*self.prefix, "dockerd", "--data-root", str(self.folder / "data")]
         command += ["--exec-root", str(self.folder / "exec"), "--pidfile", str(self.folder / "pid")]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, "-H", self.address, *self.flags], stdout=log, stderr=log, start_new_session=True
+                [*command, "--bridge", self.bridge, "-H", self.address, *self.flags],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         deadline = time.monotonic() + _SECONDS
         while not self._listens():
@@ -76,6 +94,11 @@ class EngineProcess:
             self.process.terminate()
             self.process.wait(_SECONDS)
             self.process = None
+        self._remove_bridge()
+
+    def _remove_bridge(self) -> None:
+        if Path(f"/sys/class/net/{self.bridge}").exists():
+            _ip("link", "delete", self.bridge)
 
     def client(self) -> docker.DockerClient:
         client = docker.DockerClient(base_url=self.address, version="auto", timeout=30)
@@ -94,6 +117,13 @@ class EngineProcess:
             client.close()
 
 
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+
+_numbers = itertools.count(os.getpid() % 50 * 4)
+
+
 @contextmanager
 def running_engine(
     folder: Path, address: str = "", *flags: str, prefix: tuple[str, ...] = ()
@@ -101,7 +131,7 @@ def running_engine(
     """An engine of our own, ended with all it holds. By default it listens on a socket in its folder."""
     needed()
     folder.mkdir(parents=True, exist_ok=True)
-    engine = EngineProcess(folder, address or f"unix://{folder}/socket", flags, prefix)
+    engine = EngineProcess(folder, address or f"unix://{folder}/socket", next(_numbers), flags, prefix)
     engine.start()
     try:
         yield engine

@@ -6,7 +6,6 @@ import json
 import signal
 import socket
 import time
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,20 +18,18 @@ from runner.engine.engine import Engine, Options
 from runner.isolation.archive import write_archive
 from runner.isolation.containers.docker import Docker
 from runner.isolation.containers.engine import connect
-from runner.isolation.contract import Channel, StartRequest
+from runner.isolation.contract import StartRequest
 from runner.plan import read_plan
 from runner.resolve.lock import Lock
-from runner.resolve.resolver import Resolver
 from runner.resolve.uv import Uv
 from runner.results.folder import RunFolder
 from tests.integration.conftest import attempts, metamatrix, results, start, verdicts, wait_for_attempts
 from tests.integration.engines import EngineProcess
+from tests.integration.programs import LIMITS, all_of, program, small_lock
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.docker]
 
 ONE = "diffusers == 0.38.0 and transformers == 5.6.0"
-LIMITS = {"seconds": 60, "memory_mb": 64, "disk_mb": 16, "processes": 32}
-NO_INDEX = "http://127.0.0.1:9/{backend}"
 
 
 class _Quiet:
@@ -51,16 +48,6 @@ class _Quiet:
         self.notes.append(text)
 
 
-@pytest.fixture(scope="module")
-def quick_docker(engine: EngineProcess, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run of the quick selection in containers."""
-    folder = tmp_path_factory.mktemp("quick-docker") / "run"
-    done = metamatrix("run", "--select", "quick", "--output", str(folder), env=engine.variables())
-    assert done.status == 0, done.stderr
-    assert "isolation: docker (Docker Engine" in done.stderr
-    return folder
-
-
 @pytest.fixture
 def isolation(engine: EngineProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Docker]:
     monkeypatch.setenv("DOCKER_HOST", engine.address)
@@ -72,29 +59,7 @@ def isolation(engine: EngineProcess, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture(scope="module")
 def small() -> Lock:
-    """A lock of one pure wheel."""
-    resolution = Resolver(Uv(), NO_INDEX, None).resolve({"python": "3.11", "pygments": "2.19.2"}, "cpu")
-    assert resolution.lock is not None, resolution
-    return resolution.lock
-
-
-def _program(folder: Path, source: Path) -> Path:
-    """A zipapp of one file, in the place and under the kind of name that a probe has."""
-    (folder / "probe").mkdir(exist_ok=True)
-    archive = folder / "probe" / f"{source.stem}-{source.stat().st_mtime_ns}.pyz"
-    with zipfile.ZipFile(archive, "w") as file:
-        file.write(source, "__main__.py")
-    return archive
-
-
-def _all_of(channel: Channel) -> bytes:
-    """What a program says until it ends."""
-    said = b""
-    deadline = time.monotonic() + 120
-    while (data := channel.read(1.0)) != b"":
-        said += data or b""
-        assert time.monotonic() < deadline, channel.log()
-    return said
+    return small_lock()
 
 
 def test_the_quick_selection_gives_the_same_verdicts_as_in_virtual_environments(
@@ -113,17 +78,17 @@ def test_the_quick_selection_gives_the_same_verdicts_as_in_virtual_environments(
 
 
 def test_a_cell_cannot_get_out_or_use_everything_up(
-    isolation: Docker, small: Lock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    isolation: Docker, engine: EngineProcess, small: Lock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hostile program writes nowhere, reaches nobody, reads no variable of ours, and outlives its own bombs."""
     monkeypatch.setenv("HF_TOKEN", "a secret")
     monkeypatch.setenv("GITHUB_TOKEN", "another")
     environment = isolation.build(small, 1)
-    program = _program(tmp_path, Path(__file__).with_name("escapes.py"))
+    escapes = program(tmp_path, "escapes", Path(__file__).with_name("escapes.py").read_text(encoding="utf-8"))
     with socket.create_server(("0.0.0.0", 0)) as server:
-        channel = isolation.start(environment, StartRequest(program, LIMITS, 2))
-        channel.write(f"172.17.0.1:{server.getsockname()[1]}\n".encode())
-        said = _all_of(channel)
+        channel = isolation.start(environment, StartRequest(escapes, LIMITS, 2))
+        channel.write(f"{engine.gateway}:{server.getsockname()[1]}\n".encode())
+        said = all_of(channel)
         channel.kill()
     assert said, channel.log()
     found = json.loads(said)

@@ -18,19 +18,16 @@ from runner.isolation.venv import Venv
 from runner.resolve.lock import Lock
 from runner.resolve.resolver import Resolver
 from runner.resolve.uv import Uv
+from tests.integration.programs import NO_INDEX, small_lock
 
 pytestmark = pytest.mark.slow
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-NO_INDEX = "http://127.0.0.1:9/{backend}"
 
 
 @pytest.fixture(scope="module")
 def lock() -> Lock:
-    """A lock of one pure wheel with many modules, resolved by uv."""
-    resolution = Resolver(Uv(), NO_INDEX, None).resolve({"python": PYTHON, "pygments": "2.19.2"}, "cpu")
-    assert resolution.lock is not None, resolution
-    return resolution.lock
+    return small_lock(PYTHON)
 
 
 def _build(root: Path, lock: Lock) -> None:

@@ -16,7 +16,7 @@ from requests.exceptions import RequestException
 
 from runner.environments.store import Environment
 from runner.isolation.containers.engine import Engine, failures
-from runner.isolation.containers.keeper import STORE, let_go, remove
+from runner.isolation.containers.keeper import STORE, ULIMITS, let_go, remove
 from runner.isolation.containers.labels import labels, owner
 from runner.isolation.containers.streams import Streams
 from runner.isolation.contract import StartRequest, cell_variables
@@ -75,6 +75,7 @@ def start_cells(
                 pids_limit=_ZYGOTE_PROCESSES + jobs * limits["processes"],
                 nano_cpus=min(jobs, engine.cpus) * 10**9,
                 device_requests=_GPU if request.runner == "cuda" else None,
+                ulimits=ULIMITS,
                 log_config=LogConfig(type="none"),
             ),
         )

@@ -105,7 +105,7 @@ def _configuration(contents: Contents, version: str) -> dict[str, Any]:
         "Cmd": ["python", "-I", "-B", f"{HOME}/check.pyz"],
         "Entrypoint": [],
         "WorkingDir": "/scratch",
-        "Labels": labels("image", version, environment=contents.environment),
+        "Labels": labels("image", version, environment=contents.environment, owner=""),
     }
 
 

@@ -14,6 +14,9 @@ from runner.isolation.containers.labels import ENVIRONMENT, OWNER, ROLE, owner_l
 __all__ = ["Thing", "dead_containers", "images", "living_containers", "remove_thing", "superseded", "volumes"]
 
 
+_NAMELESS = "<none>:<none>"
+
+
 @dataclass(frozen=True, slots=True)
 class Thing:
     """A container, image or volume: its `kind`, its role, its id, a name for people.
@@ -61,18 +64,18 @@ def images(engine: Engine) -> list[Thing]:
         rows = engine.client.api.images(filters={"label": [ROLE]})
     rows.sort(key=lambda row: row["Created"], reverse=True)
     return [
-        Thing("image", row["Labels"][ROLE], row["Id"], (row.get("RepoTags") or ["<none>"])[0], row["Size"])
+        Thing("image", row["Labels"][ROLE], row["Id"], next(iter(row.get("RepoTags") or ()), _NAMELESS), row["Size"])
         for row in rows
     ]
 
 
 def superseded(engine: Engine) -> list[Thing]:
-    """Images of a role and a Python of which there is a newer one."""
+    """Images without a name, and those of a role and a Python of which there is a newer one."""
     seen = set()
     old = []
     for thing in images(engine):
         key = thing.role, thing.name.rpartition("-")[0]
-        if thing.role in ("run", "build") and key in seen:
+        if thing.name == _NAMELESS or (thing.role in ("run", "build") and key in seen):
             old.append(thing)
         seen.add(key)
     return old

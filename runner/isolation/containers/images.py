@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -80,7 +81,7 @@ class Images:
         base = self._base(python)
         dockerfile = _dockerfile()
         inputs = digest([_sha256(dockerfile), base.id, python, target, dict(more), self._version])[:16]
-        tag = f"metamatrix-{target}:{python}-{inputs}"
+        tag = f"localhost/metamatrix-{target}:{python}-{inputs}"
         with failures(f"look for the image {tag}"):
             try:
                 return str(self._engine.client.images.get(tag).id)
@@ -195,10 +196,13 @@ class Images:
             tar.seek(0)
             marks = labels("base", self._version, python=python, suite=suite)
             changes = [f'LABEL {name}="{value}"' for name, value in marks.items()]
-            repository, _, tag = reference.partition(":")
+            repository, _, tag = reference.rpartition(":")
             with failures("import a base image"):
-                self._engine.client.api.import_image_from_data(tar, repository=repository, tag=tag, changes=changes)
-                return _Base(reference, str(self._engine.client.images.get(reference).id))
+                api = self._engine.client.api
+                said = api.import_image_from_data(tar, repository=repository, tag=tag, changes=changes)
+                imported = str(json.loads(said.splitlines()[-1])["status"])
+                api.tag(imported, repository, tag)  # Podman imports under `latest`
+                return _Base(reference, imported)
 
     def _uv_program(self) -> bytes:
         """uv for the engine's machine, of the release that is used here, fetched as any package is."""
@@ -217,7 +221,7 @@ class Images:
 
 
 def _debian_tag(python: str, suite: str) -> str:
-    return f"metamatrix-base:{python}-{suite}"
+    return f"localhost/metamatrix-base:{python}-{suite}"
 
 
 def _debootstrap(suite: str, python: str, target: Any) -> None:

@@ -21,7 +21,7 @@ from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 from docker.errors import APIError, NotFound
-from docker.types import Mount
+from docker.types import Mount, Ulimit
 
 from runner.environments.store import BuildFailed, Environment
 from runner.environments.tidy import Tidying
@@ -35,10 +35,13 @@ from runner.isolation.contract import build_request
 from runner.resolve.lock import Lock
 from runner.resolve.uv import uv_environment
 
-__all__ = ["STORE", "Keeper", "let_go", "remove"]
+__all__ = ["STORE", "ULIMITS", "Keeper", "let_go", "remove"]
 
 STORE = "/store"
 """Where the volume is mounted, in every container."""
+
+ULIMITS = [Ulimit(name=name, soft=4096, hard=4096) for name in ("nofile", "nproc")]
+"""Said, because an engine's own choice (Podman's) may be more than a container without privileges can have."""
 
 _TOOLS = "/opt/metamatrix"
 _BUILDER = 10001
@@ -85,6 +88,7 @@ class Keeper:
                     security_opt=["no-new-privileges"],
                     network_mode=build_network(),
                     mounts=[mount],
+                    ulimits=ULIMITS,
                 ),
             )
             self._id = str(container["Id"])
