@@ -14,7 +14,7 @@ from runner.engine.environment_run import EnvironmentRun, Settings, Stopped
 from runner.engine.requests import Requests
 from runner.engine.slots import Slots
 from runner.environments.store import BuildFailed, Environment
-from runner.errors import UvFailed
+from runner.errors import InfrastructureError
 from runner.isolation.archive import write_probe
 from runner.isolation.contract import Isolation
 from runner.plan import Plan, PlannedEnvironment
@@ -92,7 +92,10 @@ class Engine:
         errors: list[BaseException] = []
         wanted = {entry.key: entry.exact["python"] for entry in self._plan.environments if entry.lock is not None}
         if self._options.budget is not None and wanted:
-            self._isolation.make_room(self._options.budget, wanted)
+            try:
+                self._isolation.make_room(self._options.budget, wanted)
+            except InfrastructureError as error:  # if it matters, a build will say so, and of which environment
+                self._observer.note(f"no room was made: {error}")
         with ThreadPoolExecutor(max_workers=max(1, self._options.jobs)) as pool:
             futures: list[Future[None]] = []
             for environment in self._plan.environments:
@@ -136,10 +139,12 @@ class Engine:
             self._folder.keep_environment(key, EnvironmentState(fault=str(error), missing=missing))
             self._observer.environment(key, "failed")
             return None
-        except UvFailed:
+        except InfrastructureError as error:  # other environments may need another image, or nothing built
             if self._stop.is_set():
                 return None
-            raise
+            self._folder.keep_environment(key, EnvironmentState(fault=f"{error}\n{error.remedy}", missing=missing))
+            self._observer.environment(key, "failed")
+            return None
         self._folder.keep_environment(key, EnvironmentState(record=built.record, missing=missing))
         self._observer.environment(key, "waiting")
         return built

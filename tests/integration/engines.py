@@ -17,16 +17,16 @@ import pytest
 
 import docker
 
-__all__ = ["EngineProcess", "needed", "running_engine"]
+__all__ = ["EngineProcess", "answers", "needed", "running_engine", "running_podman"]
 
 _SECONDS = 60
 
 
-def needed() -> None:
-    """Skip where there is no dockerd to start; in CI that is a failure."""
-    if os.geteuid() == 0 and shutil.which("dockerd"):
+def needed(program: str, package: str = "") -> None:
+    """Skip where there is no such program to start; in CI that is a failure."""
+    if os.geteuid() == 0 and shutil.which(program):
         return
-    reason = "needs root and dockerd (Debian: docker.io)"
+    reason = f"needs root and {program} (Debian: {package or program})"
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
@@ -68,25 +68,11 @@ class EngineProcess:
                 start_new_session=True,
             )
         deadline = time.monotonic() + _SECONDS
-        while not self._listens():
+        while not answers(self.address):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 end = (self.folder / "log").read_text(errors="replace")[-3000:]
                 pytest.fail(f"dockerd does not answer at {self.address}; its log ends:\n{end}")
             time.sleep(0.1)
-        self.client().close()
-
-    def _listens(self) -> bool:
-        scheme, _, place = self.address.partition("://")
-        try:
-            if scheme == "unix":
-                with socket.socket(socket.AF_UNIX) as connection:
-                    connection.connect(place)
-            else:
-                host, _, port = place.partition(":")
-                socket.create_connection((host, int(port))).close()
-        except OSError:
-            return False
-        return True
 
     def stop(self) -> None:
         """End it as an administrator does; its containers end with it."""
@@ -117,6 +103,24 @@ class EngineProcess:
             client.close()
 
 
+def answers(address: str) -> bool:
+    """Whether an engine answers there; asked without the SDK, which leaves sockets open where none does."""
+    scheme, _, place = address.partition("://")
+    try:
+        if scheme == "unix":
+            connection = socket.socket(socket.AF_UNIX)
+        else:
+            connection = socket.socket()
+        with connection:
+            host, _, port = place.partition(":")
+            connection.settimeout(5)
+            connection.connect(place if scheme == "unix" else (host, int(port)))
+            connection.sendall(b"GET /_ping HTTP/1.0\r\nHost: engine\r\n\r\n")
+            return b"200" in connection.recv(64)
+    except OSError:
+        return False
+
+
 def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
@@ -125,15 +129,42 @@ _numbers = itertools.count(os.getpid() % 50 * 4)
 
 
 @contextmanager
+def running_podman(folder: Path) -> Iterator[str]:
+    """Podman's Docker-compatible service with a store of its own; what DOCKER_HOST takes."""
+    needed("podman")
+    runtime = shutil.which("runc") or "crun"  # crun refuses machines that mix both versions of cgroups
+    common = ["podman", "--root", str(folder / "root"), "--runroot", str(folder / "run"), "--runtime", runtime]
+    address = f"unix://{folder}/socket"
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [*common, "system", "service", "--time", "0", address],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "BUILDAH_RUNTIME": runtime},
+            start_new_session=True,
+        )
+    try:
+        deadline = time.monotonic() + _SECONDS
+        while not answers(address):
+            assert time.monotonic() < deadline, (folder / "log").read_text(errors="replace")[-3000:]
+            time.sleep(0.1)
+        yield address
+    finally:
+        process.terminate()
+        process.wait(_SECONDS)
+        subprocess.run([*common, "system", "reset", "--force"], check=False, capture_output=True)
+
+
+@contextmanager
 def running_engine(
     folder: Path, address: str = "", *flags: str, prefix: tuple[str, ...] = ()
 ) -> Iterator[EngineProcess]:
     """An engine of our own, ended with all it holds. By default it listens on a socket in its folder."""
-    needed()
+    needed("dockerd", "docker.io")
     folder.mkdir(parents=True, exist_ok=True)
     engine = EngineProcess(folder, address or f"unix://{folder}/socket", next(_numbers), flags, prefix)
-    engine.start()
     try:
+        engine.start()
         yield engine
     finally:
         engine.stop()

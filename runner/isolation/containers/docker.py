@@ -12,7 +12,7 @@ from docker.errors import NotFound
 
 from runner.environments.store import Environment
 from runner.isolation.containers.cells import run_once, start_cells
-from runner.isolation.containers.engine import Engine, failures
+from runner.isolation.containers.engine import Engine, EngineFailed, failures
 from runner.isolation.containers.export import Contents, export, push, system_packages
 from runner.isolation.containers.housekeeping import (
     dead_containers,
@@ -128,7 +128,10 @@ class Docker:
         return start_cells(self._engine, image, self._volume, self._version, environment, archive, request)
 
     def gpus(self, python: str) -> Gpus:
-        image = self._image(python)
+        try:
+            image = self._image(python)
+        except EngineFailed as error:
+            return Gpus(missing=str(error))
         with self._lock:
             if self._gpus is None:
                 self._gpus = find_gpus(lambda command: run_once(self._engine, image, self._version, command))
