@@ -107,11 +107,7 @@ def answers(address: str) -> bool:
     """Whether an engine answers there; asked without the SDK, which leaves sockets open where none does."""
     scheme, _, place = address.partition("://")
     try:
-        if scheme == "unix":
-            connection = socket.socket(socket.AF_UNIX)
-        else:
-            connection = socket.socket()
-        with connection:
+        with socket.socket(socket.AF_UNIX if scheme == "unix" else socket.AF_INET) as connection:
             host, _, port = place.partition(":")
             connection.settimeout(5)
             connection.connect(place if scheme == "unix" else (host, int(port)))
