@@ -107,9 +107,9 @@ def quick(quick_folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
+def engine() -> Iterator[EngineProcess]:
     """One engine for all container tests, with its images and its volume."""
-    with running_engine(tmp_path_factory.mktemp("engine")) as process:
+    with running_engine() as process:
         yield process
 
 

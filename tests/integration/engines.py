@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -125,9 +126,10 @@ _numbers = itertools.count(os.getpid() % 50 * 4)
 
 
 @contextmanager
-def running_podman(folder: Path) -> Iterator[str]:
+def running_podman() -> Iterator[str]:
     """Podman's Docker-compatible service with a store of its own; what DOCKER_HOST takes."""
     needed("podman")
+    folder = _short_folder()
     runtime = shutil.which("runc") or "crun"  # crun refuses machines that mix both versions of cgroups
     common = ["podman", "--root", str(folder / "root"), "--runroot", str(folder / "run"), "--runtime", runtime]
     address = f"unix://{folder}/socket"
@@ -149,15 +151,14 @@ def running_podman(folder: Path) -> Iterator[str]:
         process.terminate()
         process.wait(_SECONDS)
         subprocess.run([*common, "system", "reset", "--force"], check=False, capture_output=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def running_engine(
-    folder: Path, address: str = "", *flags: str, prefix: tuple[str, ...] = ()
-) -> Iterator[EngineProcess]:
+def running_engine(address: str = "", *flags: str, prefix: tuple[str, ...] = ()) -> Iterator[EngineProcess]:
     """An engine of our own, ended with all it holds. By default it listens on a socket in its folder."""
     needed("dockerd", "docker.io")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _short_folder()
     engine = EngineProcess(folder, address or f"unix://{folder}/socket", next(_numbers), flags, prefix)
     try:
         engine.start()
@@ -165,3 +166,8 @@ def running_engine(
     finally:
         engine.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _short_folder() -> Path:
+    """Sockets have at most 107 characters in their names; pytest's folders leave too few."""
+    return Path(tempfile.mkdtemp(prefix="mm-"))

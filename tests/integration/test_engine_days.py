@@ -186,7 +186,7 @@ def test_only_what_dead_runs_left_is_removed(engine: EngineProcess, small: Lock,
 def test_clean_says_what_goes_and_touches_nothing_of_others(engine: EngineProcess, small: Lock, tmp_path: Path) -> None:
     """A dry run changes nothing; `--everything` refuses while a run goes on, then leaves only what is not ours."""
     store = str(tmp_path / "store")
-    with running_engine(tmp_path / "engine", "", "--iptables=false") as own:
+    with running_engine("", "--iptables=false") as own:
         variables = {**own.variables(), "METAMATRIX_STORE": store, "METAMATRIX_BUILD_NETWORK": "host"}
         host = {"METAMATRIX_BUILD_NETWORK": "host"}
         client = own.client()
@@ -297,15 +297,15 @@ def test_a_far_engine_needs_no_common_folder(quick: dict[str, Any], tmp_path: Pa
     hide = " && ".join(f"mount -t tmpfs none {path}" for path in hidden if path.is_dir())
     prefix = ("unshare", "--mount", "--propagation", "private", "sh", "-c", f'{hide} && exec "$@"', "sh")
     address = f"tcp://127.0.0.1:{port}"
-    with running_engine(tmp_path / "far", address, "--tls=false", "--iptables=false", prefix=prefix) as far:
+    with running_engine(address, "--tls=false", "--iptables=false", prefix=prefix) as far:
         assert f"at {address}" in _same_on_another_engine(address, tmp_path / "run", quick)
         assert far.containers() == []
 
 
 def test_podman_serves_as_well(quick: dict[str, Any], tmp_path: Path) -> None:
     """Podman's Docker-compatible socket gives the same verdicts."""
-    with running_podman(tmp_path) as address:
-        assert "docker (Podman" in _same_on_another_engine(address, tmp_path / "runs", quick)
+    with running_podman() as address:
+        assert "docker (Podman" in _same_on_another_engine(address, tmp_path / "run", quick)
         client = docker.DockerClient(base_url=address, version="auto")
         assert client.containers.list(all=True) == []
         client.close()
