@@ -38,7 +38,10 @@ class EngineFailed(InfrastructureError):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine that answered: its client and what it says of itself. `machine` as `platform.machine` names it."""
+    """An engine that answered: its client and what it says of itself.
+
+    `machine` as `platform.machine` names it; `buildkit` whether it builds with BuildKit unless told otherwise.
+    """
 
     client: docker.DockerClient
     name: str
@@ -47,7 +50,7 @@ class Engine:
     cgroup: str
     cpus: int
     memory: int
-    runtimes: tuple[str, ...]
+    buildkit: bool
     warning: str = ""
 
     def close(self) -> None:
@@ -93,6 +96,7 @@ def _ask(address: str) -> Engine:
         client = docker.from_env(version="auto", timeout=_SECONDS, environment=variables)
         version = client.version()
         info = client.info()
+        ping = client.api.get(f"{client.api.base_url}/_ping", timeout=_SECONDS)
     except (DockerException, TLSParameterError, OSError) as error:
         raise _explained(address, error) from error
     api = tuple(int(part) for part in version["ApiVersion"].split(".")[:2])
@@ -113,7 +117,7 @@ def _ask(address: str) -> Engine:
         cgroup=str(info.get("CgroupVersion", "1")),
         cpus=int(info["NCPU"]),
         memory=int(info["MemTotal"]),
-        runtimes=tuple(sorted(info.get("Runtimes") or ())),
+        buildkit=ping.headers.get("Builder-Version") == "2",
         warning=_skew(info.get("SystemTime", "")),
     )
 

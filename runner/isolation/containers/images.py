@@ -96,7 +96,7 @@ class Images:
         arguments = {"BASE": base.reference, "PYTHON": python}
         arguments |= {name: os.environ[name] for name in PROXIES if name in os.environ}
         marks = labels(target, self._version, inputs=inputs, python=python)
-        if _cli_has_buildkit():
+        if self._engine.buildkit and _cli_has_buildkit():
             self._make_with_cli(_context(files), target, tag, arguments, marks)
         else:
             self._make_with_api(_context(files), target, tag, arguments, marks)
