@@ -151,7 +151,7 @@ def running_podman() -> Iterator[str]:
         process.terminate()
         process.wait(_SECONDS)
         subprocess.run([*common, "system", "reset", "--force"], check=False, capture_output=True)
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
 
 
 @contextmanager
@@ -165,9 +165,17 @@ def running_engine(address: str = "", *flags: str, prefix: tuple[str, ...] = ())
         yield engine
     finally:
         engine.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
 
 
 def _short_folder() -> Path:
     """Sockets have at most 107 characters in their names; pytest's folders leave too few."""
     return Path(tempfile.mkdtemp(prefix="mm-"))
+
+
+def _remove(folder: Path) -> None:
+    """Engines leave mounts in their folders even when they end well."""
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    for mount in sorted((mount for mount in mounts if mount.startswith(f"{folder}/")), reverse=True):
+        subprocess.run(["umount", "--lazy", mount], check=True)
+    shutil.rmtree(folder)
