@@ -92,7 +92,7 @@ def forked(isolation: Isolation, environment: Environment, work: dict[str, Any])
 def warm(python: Path, scratch: Path, work: dict[str, Any]) -> tuple[float, float]:
     """(seconds of the import, seconds of all cells), in one process."""
     file = scratch / "work.json"
-    file.write_text(json.dumps({**work, "scratch": str(scratch)}), encoding="utf-8")
+    file.write_text(json.dumps({**work, "archive": "", "scratch": str(scratch)}), encoding="utf-8")
     root = Path(__file__).resolve().parent.parent
     command = [str(python), "-I", "-B", "-c", _WARM, str(root), str(file)]
     answer = subprocess.run(
