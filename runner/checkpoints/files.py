@@ -75,11 +75,24 @@ def digest(files: dict[str, bytes]) -> str:
     return total.hexdigest()
 
 
+def _holds(folder: Path, files: dict[str, bytes]) -> bool:
+    try:
+        return all((folder / path).read_bytes() == content for path, content in files.items())
+    except OSError:
+        return False
+
+
 def write(name: str, store: Path) -> Checkpoint:
-    """Write checkpoint `name` below `store`, once; a directory that exists is whole, since it was renamed there."""
+    """Write checkpoint `name` below `store`, once.
+
+    A directory that exists is read again: what the guard compares with comes from it, so a rotten file would
+    vouch for itself.
+    """
     files = contents(name)
     key = digest(files)
     target = store / f"{name}-{key[:16]}"
+    if target.exists() and not _holds(target, files):
+        shutil.rmtree(target)
     if not target.exists():
         store.mkdir(parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix=".building-", dir=store))

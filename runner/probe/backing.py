@@ -1,7 +1,7 @@
 """Is there data behind a meta tensor? What the offload hooks of accelerate hold, asked without trust.
 
-A hook backs a tensor when it offloads, has a weights map, and the map gives a value of the same shape
-that is itself not on meta. Maps are unwrapped by hand: `in` on an accelerate map loads from disk, and a
+A hook backs a tensor when it will ask for it at the next forward, and its map gives a value of the same
+shape that has data itself. Maps are unwrapped by hand: `in` on an accelerate map loads from disk, and a
 prefixed map lists names that it cannot look up.
 """
 
@@ -11,7 +11,9 @@ import inspect
 import os
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
-__all__ = ["Held", "asked_names", "held_by_hooks", "hooks"]
+from runner.probe.data import no_data
+
+__all__ = ["Held", "asked_names", "hooks"]
 
 
 class Held(NamedTuple):
@@ -38,15 +40,13 @@ def hooks(module: Any) -> List[Any]:
 
 
 def _offloading(module: Any) -> List[Any]:
-    return [
-        hook
-        for hook in hooks(module)
-        if getattr(hook, "offload", False) and getattr(hook, "weights_map", None) is not None
-    ]
+    return [hook for hook in hooks(module) if getattr(hook, "offload", False)]
 
 
 def _look_up(mapping: Any, name: str) -> Held:
     """The value that `mapping[name]` would give, or why it gives none."""
+    if mapping is None:
+        return Held(None, "the hook has no map")
     if hasattr(mapping, "dataset") and hasattr(mapping, "prefix"):
         return _look_up(mapping.dataset, mapping.prefix + name)
     if hasattr(mapping, "state_dict") and hasattr(mapping, "index"):
@@ -76,31 +76,16 @@ def _checked(held: Held, tensor: Any) -> Held:
         return Held(None, "the hook's own value is on meta")
     if tuple(value.shape) != tuple(tensor.shape):
         return Held(None, "the hook holds shape {}".format(list(value.shape)))
-    return held
-
-
-def held_by_hooks(modules: Dict[str, Any], path: str, key: str, tensor: Any) -> Held:
-    """What backs `tensor`, which is `key` of the module at `path`.
-
-    The nearest hook that speaks for the tensor decides: of the module itself, or of an ancestor that
-    places its submodules.
-    """
-    at, name = path, key
-    while True:
-        for hook in _offloading(modules[at]):
-            if at == path or getattr(hook, "place_submodules", False):
-                return _checked(_look_up(hook.weights_map, name), tensor)
-        if not at:
-            return Held(None, "no hook holds it")
-        at, _, last = at.rpartition(".")
-        name = last + "." + name
+    missing = no_data(value)
+    return Held(None, "the hook's own value has no data: " + missing) if missing else held
 
 
 def asked_names(modules: Dict[str, Any]) -> Iterator[Tuple[str, str, Any, Held]]:
     """(module path, name, present tensor, what the hook holds) for all that hooks will ask for.
 
     This does not depend on where the tensors are now: a hook whose map lacks a name fails at the next
-    forward, also while everything is still on a device.
+    forward, also while everything is still on a device. In the order in which they will put tensors in
+    place: of two that ask for the same one, the later has the last word.
     """
     keeps_non_persistent = not _skips_non_persistent()
     for path, module in modules.items():

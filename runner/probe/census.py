@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+import types
+from collections import deque
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Set, Tuple
 
-__all__ = ["Entry", "entries", "fingerprint", "modules_by_path"]
+__all__ = ["Entry", "attributes", "entries", "hidden_tensors", "modules_by_path"]
 
-_SKIPPED = ("_hf_hook", "_diffusers_hook", "_old_forward")
-_DEPTH = 3
+_HOOKS = ("_hf_hook", "_diffusers_hook", "_old_forward")
+"""What accelerate and diffusers keep of their own at a module; `backing` asks it."""
+_PLAIN = (bool, int, float, complex, str, bytes, type)
+_LISTS = (list, tuple, set, frozenset, deque)
+_CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_FOREIGN = frozenset(
+    ("builtins", "enum", "functools", "logging", "re", "threading", "weakref", "numpy", "PIL", "tokenizers", "inspect")
+)
 
 
 class Entry(NamedTuple):
@@ -31,11 +37,15 @@ def modules_by_path(root: Any) -> Dict[str, Any]:
 
 
 def entries(modules: Dict[str, Any]) -> Iterator[Entry]:
-    """All tensors below `modules`; a tied tensor appears under each of its names."""
+    """All tensors of `modules`; a tied tensor appears under each of its names.
+
+    Attributes are followed through lists, dictionaries and the like; what lies in other objects is found by
+    `hidden_tensors`.
+    """
     import torch
 
     # What every module has (hooks, flags): some twenty attributes each, and no place for a tensor.
-    skipped = set(vars(torch.nn.Module())).union(_SKIPPED)
+    skipped = set(vars(torch.nn.Module())).union(_HOOKS)
     for path, module in modules.items():
         for key, tensor in module._parameters.items():
             if tensor is not None:
@@ -45,36 +55,63 @@ def entries(modules: Dict[str, Any]) -> Iterator[Entry]:
                 persistent = key not in module._non_persistent_buffers_set
                 yield Entry(path, key, "buffer" if persistent else "non-persistent-buffer", tensor)
         for key, value in vars(module).items():
-            if key not in skipped:
-                for name, tensor in _inside(key, value, _DEPTH):
+            if key not in skipped and value is not None and not isinstance(value, _PLAIN):
+                for name, tensor in _inside(key, value, set()):
                     yield Entry(path, name, "attribute", tensor)
 
 
-def _inside(name: str, value: Any, depth: int) -> List[Tuple[str, Any]]:
-    """Tensors in an attribute: itself, or within lists, tuples and dictionaries a few levels down."""
-    if value is None or isinstance(value, (bool, int, float, str, type)):
-        return []  # nearly all attributes: looked at first, because a census sees some ten thousand
+def _inside(name: str, value: Any, seen: Set[int]) -> List[Tuple[str, Any]]:
+    """Tensors in an attribute: itself, or within lists, tuples, sets and dictionaries, however deep."""
     import torch
 
     if isinstance(value, torch.Tensor):
         return [(name, value)]
-    if depth == 0:
-        return []
+    found = []
+    for key, child in _children(value):
+        if child is not None and not isinstance(child, _PLAIN) and id(child) not in seen:
+            seen.add(id(child))
+            found += _inside("{}[{}]".format(name, key), child, seen)
+    return found
+
+
+def _children(value: Any) -> List[Tuple[Any, Any]]:
     if isinstance(value, dict):
-        children = list(value.items())
-    elif isinstance(value, (list, tuple)):
-        children = list(enumerate(value))
-    else:
-        return []
-    return [pair for key, child in children for pair in _inside("{}[{}]".format(name, key), child, depth - 1)]
+        return list(value.items())
+    return list(enumerate(value)) if isinstance(value, _LISTS) else []
 
 
-def fingerprint(tensor: Any) -> str:
-    """sha256 of the tensor's bytes in row-major order, whatever its dtype, on whatever device.
+def hidden_tensors(roots: Iterable[Tuple[str, Any]], known: Iterable[Any]) -> Iterator[Tuple[str, Any]]:
+    """(name, tensor) of all that hangs below `roots` (name, object) outside of what is known.
 
-    Read straight from memory: numpy has no bfloat16, and old torch does not work with a new numpy.
+    Attention processors, schedulers, modules in plain lists and in objects: no list of torch's names them,
+    and a forward pass may still use them. `known` are the modules and tensors that are counted elsewhere.
     """
-    plain = tensor.detach().to("cpu").contiguous()
-    size = plain.numel() * plain.element_size()
-    data = ctypes.string_at(plain.data_ptr(), size) if size else b""
-    return hashlib.sha256(data).hexdigest()
+    import torch
+
+    seen = {id(value) for value in known}
+    pending = list(roots)
+    while pending:
+        here, value = pending.pop()
+        if value is None or isinstance(value, _PLAIN) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, torch.Tensor):
+            yield here, value
+        elif isinstance(value, (dict, *_LISTS)):
+            pending += [("{}[{}]".format(here, key), child) for key, child in _children(value)]
+        else:
+            pending += [("{}.{}".format(here, key), child) for key, child in attributes(value)]
+
+
+def attributes(value: Any) -> List[Tuple[str, Any]]:
+    """What an object holds, its slots too; what the language and other libraries made holds nothing of a pipeline."""
+    kind = type(value)
+    if kind.__module__.partition(".")[0] in _FOREIGN or isinstance(value, _CODE):
+        return []
+    found = [(key, child) for key, child in getattr(value, "__dict__", {}).items() if key not in _HOOKS]
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            if slot not in ("__dict__", "__weakref__"):
+                found.append((slot, getattr(value, slot, None)))
+    return found

@@ -96,11 +96,14 @@ class Cell:
             self._findings.append(words.finding(words.UNSUPPORTED, str(error)))
         except Exception as error:
             kind = words.OUT_OF_MEMORY if failure.is_out_of_memory(error) else words.EXCEPTION
+            kind = words.HARNESS if failure.is_of_the_machine(error) else kind
             self._findings.append(words.finding(kind, _line(error), exception=failure.describe(error)))
         raise _Stop
 
     def _guard(self, backed: bool) -> None:
-        inspection = inspect_components(model_components(self._pipeline), self._weights, backed, self._request["dtype"])
+        components = model_components(self._pipeline)
+        others = {name: value for name, value in vars(self._pipeline).items() if name not in components}
+        inspection = inspect_components(components, self._weights, backed, self._request["dtype"], others)
         self._findings += inspection.findings
         self._facts["census"] = inspection.counts
 

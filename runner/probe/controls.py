@@ -67,6 +67,37 @@ def _empty_hook(components: Components, weights: Weights) -> str:
     return "vae." + path + "."
 
 
+def _freed_storage(components: Components, weights: Weights) -> str:
+    """A shape and a device without memory: whoever reads it finds whatever lies there now."""
+    name = _largest(components["vae"])[0]
+    owner, key = _owner(components["vae"], name)
+    owner._parameters[key].untyped_storage().resize_(0)
+    return "vae." + name
+
+
+def _second_hook(components: Components, weights: Weights) -> str:
+    """Of two hooks the last has the last word, and what it holds is wrong."""
+    import accelerate
+    import torch
+    from accelerate.hooks import AlignDevicesHook, SequentialHook
+
+    name = _largest(components["unet"])[0]
+    owner, _ = _owner(components["unet"], name)
+    wrong = {key: torch.zeros_like(tensor) for key, tensor in owner._parameters.items() if tensor is not None}
+    accelerate.cpu_offload(components["unet"], torch.device("cpu"))
+    hook = AlignDevicesHook(execution_device=torch.device("cpu"), offload=True, weights_map=wrong)
+    owner._hf_hook = SequentialHook(owner._hf_hook, hook)
+    return "unet." + name
+
+
+def _hidden(components: Components, weights: Weights) -> str:
+    """A layer on meta that no list of torch's names: in a plain list of a module."""
+    import torch
+
+    components["unet"].spare_layers = [torch.nn.Linear(2, 2, device="meta")]
+    return "unet.spare_layers"
+
+
 def _zeroed(components: Components, weights: Weights) -> str:
     import torch
 
@@ -120,6 +151,9 @@ def _untied(components: Components, weights: Weights) -> str:
 CONTROLS: Dict[str, Control] = {
     "parameter-on-meta": Control(words.ORPHAN, _on_meta),
     "hook-without-data": Control(words.ORPHAN, _empty_hook),
+    "freed-storage": Control(words.ORPHAN, _freed_storage),
+    "second-hook": Control(words.CORRUPT, _second_hook),
+    "hidden-layer": Control(words.ORPHAN, _hidden),
     "zeroed-tensor": Control(words.CORRUPT, _zeroed),
     "swapped-tensors": Control(words.CORRUPT, _swapped),
     "untied-pair": Control(words.CORRUPT, _untied),

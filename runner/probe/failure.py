@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import traceback
 from typing import Any, Dict, List
 
-__all__ = ["describe", "is_out_of_memory"]
+__all__ = ["describe", "is_of_the_machine", "is_out_of_memory"]
 
 _TEXT = 4000
 _TRACE = 20000
+_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+_MACHINE_TEXTS = ("No space left on device", "Disk quota exceeded", "Input/output error")
 
 
 def chain(error: BaseException) -> List[BaseException]:
@@ -44,3 +47,11 @@ def is_out_of_memory(error: BaseException) -> bool:
         if "can't allocate memory" in text or "Cannot allocate memory" in text or "unable to mmap" in text:
             return True
     return False
+
+
+def is_of_the_machine(error: BaseException) -> bool:
+    """Whether a full or broken disk is behind it, somewhere in the chain: that says nothing about a library."""
+    return any(
+        getattr(cause, "errno", None) in _MACHINE or any(text in str(cause) for text in _MACHINE_TEXTS)
+        for cause in chain(error)
+    )

@@ -7,11 +7,12 @@ uninitialised memory is not on meta and is no weight either.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from runner.probe import words
-from runner.probe.backing import asked_names, held_by_hooks
-from runner.probe.census import Entry, entries, fingerprint, modules_by_path
+from runner.probe.backing import Held, asked_names
+from runner.probe.census import Entry, attributes, entries, hidden_tensors, modules_by_path
+from runner.probe.data import fingerprint, no_data, strange
 from runner.probe.expected import Weights
 
 __all__ = ["Inspection", "inspect_components"]
@@ -54,7 +55,11 @@ class _Defects:
 
 
 def inspect_components(
-    components: Dict[str, Any], weights: Weights, backed_allowed: bool, dtype: str = "float32"
+    components: Dict[str, Any],
+    weights: Weights,
+    backed_allowed: bool,
+    dtype: str = "float32",
+    others: Optional[Dict[str, Any]] = None,
 ) -> Inspection:
     """Take the census of `components` (name -> module, or None where the pipeline has none).
 
@@ -63,16 +68,19 @@ def inspect_components(
         weights: what the checkpoint says.
         backed_allowed: whether the offload mode may leave data behind hooks at this stage.
         dtype: the floating type that the weights were asked in.
+        others: what else the pipeline holds, such as its scheduler; looked through for tensors without data.
     """
     defects = _Defects()
     counts = {"real": 0, "backed": 0, "orphan": 0, "compared": 0, "training": 0}
+    known: List[Any] = []
     for component in sorted(set(components) | set(weights.components)):
         module = components.get(component)
         if module is None:
             missing = Entry("", component, "module", None)
             defects.add(words.CORRUPT, component, missing, "absent", "the pipeline has no such component")
         else:
-            _inspect(component, module, weights, backed_allowed, dtype, defects, counts)
+            known += _inspect(component, module, weights, backed_allowed, dtype, defects, counts)
+    _look_behind(components, others or {}, known, defects, counts)
     return Inspection(defects.findings(), counts)
 
 
@@ -84,76 +92,146 @@ def _inspect(
     dtype: str,
     defects: _Defects,
     counts: Dict[str, int],
-) -> None:
+) -> List[Any]:
+    """One component; the modules and tensors that were looked at."""
     modules = modules_by_path(module)
     counts["training"] += sum(1 for part in modules.values() if part.training)
-    values: Dict[str, Tuple[Entry, Any]] = {}
-    orphans = set()
+    asked: Dict[str, List[Tuple[Entry, Held]]] = {}
+    for path, name, tensor, held in asked_names(modules):
+        entry = Entry(path, name, "hook", tensor)
+        asked.setdefault(entry.name, []).append((entry, held))
+    values: List[Tuple[Entry, Any]] = []
+    orphans: Set[str] = set()
+    looked_at: List[Any] = list(modules.values())
     for entry in entries(modules):
-        value = entry.tensor
+        looked_at.append(entry.tensor)
+        value, problem = entry.tensor, ""
         if entry.tensor.is_meta:
-            held = held_by_hooks(modules, entry.path, entry.key, entry.tensor)
-            value = held.value
-            if held.problem:
-                counts["orphan"] += 1
-                orphans.add(entry.name)
-                defects.add(words.ORPHAN, component, entry, "orphan", "on meta; " + held.problem)
-            else:
+            held = asked[entry.name][-1][1] if entry.name in asked else Held(None, "no hook holds it")
+            value, problem = held.value, held.problem and "on meta; " + held.problem
+            if not problem:
                 counts["backed"] += 1
                 if not backed_allowed:
                     detail = "on meta, its data behind a hook, where this mode leaves none"
                     defects.add(words.UNEXPECTED_META, component, entry, "backed", detail)
         else:
-            counts["real"] += 1
-        values[entry.name] = (entry, None if entry.name in orphans else value)
-    for path, name, tensor, held in asked_names(modules):
-        full = path + "." + name if path else name
-        if held.problem and full not in orphans:
-            orphans.add(full)
-            entry = Entry(path, name, "hook", tensor)
-            defects.add(words.ORPHAN, component, entry, "dangling", "a hook will ask for it; " + held.problem)
-    _compare(component, module, values, weights, dtype, defects, counts)
+            problem = no_data(value)
+            counts["real"] += not problem
+        if problem:
+            counts["orphan"] += 1
+            orphans.add(entry.name)
+            defects.add(words.ORPHAN, component, entry, "orphan", problem)
+        else:
+            values.append((entry, value))
+    values += _other_values(component, asked, values, orphans, defects)
+    _compare(component, module, values, orphans, weights, dtype, defects, counts)
+    return looked_at
+
+
+def _other_values(
+    component: str,
+    asked: Dict[str, List[Tuple[Entry, Held]]],
+    values: List[Tuple[Entry, Any]],
+    orphans: Set[str],
+    defects: _Defects,
+) -> List[Tuple[Entry, Any]]:
+    """What hooks hold beside the values that count now: the next forward will use it. What they lack is dangling."""
+    taken = {id(value) for _, value in values}
+    more = []
+    for name, rows in asked.items():
+        for entry, held in rows:
+            if not held.problem:
+                if id(held.value) not in taken:
+                    more.append((entry, held.value))
+            elif name not in orphans:
+                orphans.add(name)
+                defects.add(words.ORPHAN, component, entry, "dangling", "a hook will ask for it; " + held.problem)
+    return more
+
+
+def _look_behind(
+    components: Dict[str, Any], others: Dict[str, Any], known: List[Any], defects: _Defects, counts: Dict[str, int]
+) -> None:
+    """Tensors without data where no module lists them; in what is no component, wrong values of schedulers too."""
+    parts = [(name, module) for name, module in components.items() if module is not None]
+    roots = [
+        (component + "." + ".".join(filter(None, (path, key))), value)
+        for component, module in parts
+        for path, part in modules_by_path(module).items()
+        for key, value in attributes(part)
+    ]
+    for name, tensor in hidden_tensors([*roots, *others.items()], known):
+        problem = "on meta; no hook holds it" if tensor.is_meta else no_data(tensor)
+        if problem:
+            counts["orphan"] += 1
+            component, _, rest = name.partition(".")
+            defects.add(words.ORPHAN, component, Entry("", rest, "hidden", tensor), "orphan", problem)
+    for name, value in others.items():
+        for key, tensor in _wrong_tables(value):
+            defects.add(
+                words.CORRUPT, name, Entry("", key, "table", tensor), "corrupt", "differs from a new scheduler's"
+            )
+
+
+def _wrong_tables(value: Any) -> Iterator[Tuple[str, Any]]:
+    """The tables of a scheduler that differ from those of a new one of the same configuration."""
+    if not hasattr(value, "alphas_cumprod") or not hasattr(type(value), "from_config"):
+        return
+    twin = type(value).from_config(value.config)
+    for key in ("betas", "alphas", "alphas_cumprod"):
+        tensor, witness = getattr(value, key, None), getattr(twin, key, None)
+        if tensor is None or witness is None or tensor.is_meta or no_data(tensor):
+            continue
+        if fingerprint(tensor) != fingerprint(witness):
+            yield key, tensor
 
 
 def _compare(
     component: str,
     module: Any,
-    values: Dict[str, Tuple[Entry, Any]],
+    values: List[Tuple[Entry, Any]],
+    orphans: Set[str],
     weights: Weights,
     dtype: str,
     defects: _Defects,
     counts: Dict[str, int],
 ) -> None:
-    seen = set()
+    seen = {match[0] for name in orphans if (match := weights.find(component, name)) is not None}
     fresh: Optional[Dict[str, Any]] = None
-    for name, (entry, value) in values.items():
-        match = weights.find(component, name)
-        if match is not None:
+    for entry, value in values:
+        match = weights.find(component, entry.name)
+        if match is not None and entry.kind != "attribute":
             seen.add(match[0])
-        if value is None:
+        problem: Optional[str] = strange(value)
+        if problem:
+            defects.add(words.HARNESS, component, entry, "unverified", problem)
             continue
         if match is not None:
             expected = match[1]
-            problem: Optional[str] = _difference(value, expected.dtype, dtype, expected.shape, expected.fingerprint)
+            if entry.kind != "attribute":
+                problem = _difference(value, expected.dtype, dtype, expected.shape, expected.fingerprint)
+            else:
+                problem = "a plain attribute, where the checkpoint has a parameter"
         elif entry.kind in ("parameter", "buffer") and component in weights.components:
             problem = "not in the checkpoint"
         else:
             # The class computes it: what a plain construction computes is the only witness there is.
             fresh = _constructed(module) if fresh is None else fresh
-            problem = _unlike(value, fresh.get(name))
+            problem = _unlike(value, fresh.get(entry.name))
             if problem is None:
-                text = "{}.{} has a value that nothing vouches for".format(component, name)
+                text = "{}.{} has a value that nothing vouches for".format(component, entry.name)
                 defects.add(words.HARNESS, component, entry, "unverified", text)
                 continue
-        counts["compared"] += 1
+        counts["compared"] += entry.kind != "hook"
         if problem:
             defects.add(words.CORRUPT, component, entry, "corrupt", problem)
     for name in weights.required(component):
         if name not in seen:
             defects.add(words.CORRUPT, component, Entry("", name, "parameter", None), "absent", "the module lacks it")
+    by_name = {entry.name: (entry, value) for entry, value in values if entry.kind in ("parameter", "buffer")}
     for owner, left, right in weights.ties:
         if owner == component:
-            _compare_tie(component, values, left, right, defects)
+            _compare_tie(component, by_name, left, right, defects)
 
 
 def _difference(value: Any, stored: str, asked: str, shape: Tuple[int, ...], wanted: str) -> str:
@@ -179,11 +257,8 @@ def _compare_tie(
     component: str, values: Dict[str, Tuple[Entry, Any]], left: str, right: str, defects: _Defects
 ) -> None:
     if left not in values or right not in values:
-        return  # an absent name is reported as absent
-    one, two = values[left][1], values[right][1]
-    if one is None or two is None:
-        return  # an orphan is reported as orphan
-    if fingerprint(one) != fingerprint(two):
+        return  # an absent name is reported as absent, an orphan as orphan
+    if fingerprint(values[left][1]) != fingerprint(values[right][1]):
         defects.add(words.CORRUPT, component, values[right][0], "untied", "differs from {}, its twin".format(left))
 
 
@@ -201,7 +276,7 @@ def _constructed(module: Any) -> Dict[str, Any]:
 
 def _unlike(value: Any, witness: Any) -> Optional[str]:
     """ "" where equal, the difference where not, None where there is no witness."""
-    if witness is None or witness.is_meta:
+    if witness is None or witness.is_meta or no_data(witness) or strange(witness):
         return None
     if tuple(value.shape) != tuple(witness.shape):
         return "shape {} where its class computes {}".format(list(value.shape), list(witness.shape))

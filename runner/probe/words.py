@@ -6,7 +6,7 @@ __all__ = ["PROBE_VERSION", "STAGES", "finding"]
 
 from typing import Any, Dict, List, Optional
 
-PROBE_VERSION = "1"
+PROBE_VERSION = "2"
 """Raised whenever a change of the probe could change a verdict: results of two versions never mix."""
 
 STAGES = ("import", "load", "offload", "step", "lifecycle")

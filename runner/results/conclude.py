@@ -53,6 +53,9 @@ class Conclusion:
     expired: bool = False
 
 
+_NEVER_LOADED = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY, Verdict.FLAKY)
+"""A sound sibling that ended so shows nothing about the damaged file."""
+
 Attempts = Mapping[str, Sequence[Attempt]]
 
 
@@ -104,7 +107,7 @@ def _with_siblings(cell: PlannedCell, outcome: Outcome, attempts: Attempts) -> O
     if cell.probe["checkpoint"] == CANONICAL or outcome.verdict is not Verdict.LOAD_ERROR:
         return outcome
     sound = _settled(attempts.get(sibling(cell).id, ()))
-    if sound is None or sound.group is Class.NO_ANSWER:
+    if sound is None or sound.group is Class.NO_ANSWER or sound.verdict in _NEVER_LOADED:
         return Outcome(Verdict.HARNESS_ERROR, "load", "nothing shows whether this load works with a sound checkpoint")
     if sound.verdict is Verdict.LOAD_ERROR and sound.signature == outcome.signature:
         return outcome

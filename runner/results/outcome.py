@@ -69,9 +69,11 @@ def judge(attempt: Attempt) -> Outcome:
         return _bad(Verdict.CRASH, after, "a library ended the process; its log says more", "died")
     if attempt.how != "exited":
         return Outcome(Verdict.HARNESS_ERROR, after, attempt.text or "the probe itself failed; its log says more")
-    if reached != PROBE_STAGES[-1]:
+    said = tuple(report["stage"] for report in attempt.stages)
+    controls = said == PROBE_STAGES[-1:] and "controls" in attempt.stages[-1]["facts"]
+    if said != PROBE_STAGES and not controls:
         return Outcome(Verdict.HARNESS_ERROR, after, f"the cell ended without a word after {reached}")
-    return Outcome(Verdict.PASS, reached, "")
+    return Outcome(Verdict.PASS, said[-1], "")
 
 
 def weighed(attempt: Attempt, alone: bool) -> Attempt:

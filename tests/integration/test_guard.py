@@ -30,6 +30,20 @@ EXPECTED: dict[str, tuple[str, str]] = {
     "parameter_gone": ("corrupt", "vae.quant_conv.bias"),
     "not_a_number": ("corrupt", "unet.conv_in.weight"),
     "other_dtype": ("corrupt", "unet.conv_in.weight"),
+    "storage_freed": ("orphan", "vae.encoder.conv_in.weight"),
+    "wrapper_over_meta": ("orphan", "vae.encoder.conv_in.weight"),
+    "wrapper_over_zeros": ("harness", "vae.encoder.conv_in.weight"),
+    "second_hook": ("corrupt", "unet.conv_in.weight"),
+    "hook_of_wrong_values": ("corrupt", "unet.conv_in.weight"),
+    "hook_without_map": ("orphan", "unet.conv_in.weight"),
+    "buffer_that_no_hook_asks_for": ("orphan", "vae.encoder.conv_in.extra"),
+    "module_in_a_list": ("orphan", "vae.encoder.helpers[0]._parameters[weight]"),
+    "module_in_an_object": ("orphan", "vae.encoder.helper.layer._parameters[weight]"),
+    "processor_on_meta": ("orphan", "processor.scale"),
+    "deep_on_meta": ("orphan", "unet.conv_in.table[0][0][0][0][0]"),
+    "shadowed": ("corrupt", "vae.encoder.conv_in.weight"),
+    "parameter_as_attribute": ("corrupt", "vae.encoder.conv_in.weight"),
+    "negated": ("corrupt", "vae.encoder.conv_in.weight"),
 }
 """Case -> the one kind of finding, and the name of the tensor that it must hold."""
 
@@ -81,3 +95,13 @@ def test_each_defect_is_found_with_its_kind_and_name(answers: dict[str, dict[str
         found = said[case]["allowed"]
         assert set(found) == {kind}
         assert any(tensor.endswith(name) for tensor in found[kind]), found
+
+
+def test_a_scheduler_is_looked_through_as_well(answers: dict[str, dict[str, Any]]) -> None:
+    """It is no module, and a table of it on meta, or wrong, is found all the same."""
+    for said in answers.values():
+        assert said["schedulers"] == {
+            "clean": {},
+            "on_meta": {"orphan": ["scheduler.alphas_cumprod"]},
+            "not_a_number": {"corrupt": ["scheduler.alphas_cumprod"]},
+        }

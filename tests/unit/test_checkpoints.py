@@ -88,6 +88,19 @@ def test_a_checkpoint_is_written_once(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [first.path.name]
 
 
+def test_a_checkpoint_that_has_rotted_is_written_anew(tmp_path: Path) -> None:
+    """What the guard compares with comes from the files: a changed byte, or a lost file, must not vouch for itself."""
+    written = files.write("canonical", tmp_path).path
+    weights = next((written / "folder" / "vae").glob("*.safetensors"))
+    sound = weights.read_bytes()
+    weights.write_bytes(sound[:-4] + b"\0\0\0\0")
+    assert files.write("canonical", tmp_path).path == written
+    assert weights.read_bytes() == sound
+    weights.unlink()
+    files.write("canonical", tmp_path)
+    assert weights.read_bytes() == sound
+
+
 def test_golden_arrays_are_there() -> None:
     """Image and component outputs are all stored."""
     arrays = golden_arrays("sd15")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 import subprocess
 import sys
@@ -13,9 +14,20 @@ from hypothesis import strategies as st
 
 from runner.checkpoints import files, sd15
 from runner.isolation.archive import write_probe
+from runner.probe import failure
 from runner.probe.expected import Weights, aliases
 from runner.probe.frames import LIMIT, FrameError, Frames, encode
 from tests.strategies import messages
+
+
+def test_a_full_disk_is_no_fault_of_a_library() -> None:
+    """Wherever it stands in the chain, and also where only its text is left."""
+    wrapped = RuntimeError("could not save")
+    wrapped.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    assert failure.is_of_the_machine(wrapped)
+    assert failure.is_of_the_machine(RuntimeError("Error: I/O error: No space left on device (os error 28)"))
+    assert not failure.is_of_the_machine(FileNotFoundError(errno.ENOENT, "no such file"))
+    assert not failure.is_of_the_machine(ValueError("shape"))
 
 
 @given(st.lists(messages, max_size=4), st.data())
@@ -72,6 +84,7 @@ def test_the_archive_is_the_same_bytes_twice(tmp_path: Any) -> None:
 def test_the_memory_limit_is_met_as_a_failed_allocation() -> None:
     """A child beyond its limit gets MemoryError, which counts as out of memory; its parent is not touched."""
     code = """
+import errno
 import os
 from runner.probe import failure, limits
 pid = os.fork()

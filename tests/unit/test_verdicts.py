@@ -70,6 +70,7 @@ def test_the_earliest_stage_decides(one: str, two: str) -> None:
     [
         ("exited", ALL_STAGES, Verdict.PASS, "lifecycle"),
         ("exited", ALL_STAGES[:3], Verdict.HARNESS_ERROR, "step"),
+        ("exited", ALL_STAGES[-1:], Verdict.HARNESS_ERROR, "lifecycle"),
         ("signal", ALL_STAGES[:2], Verdict.CRASH, "offload"),
         ("died", ALL_STAGES[:1], Verdict.CRASH, "load"),
         ("timeout", (), Verdict.TIMEOUT, "import"),
@@ -168,6 +169,18 @@ def test_a_refusal_needs_a_sound_sibling() -> None:
         outcome = verdict(damaged, {**rows, **more}).outcome
         assert outcome is not None
         assert outcome.verdict == expected
+
+
+@pytest.mark.parametrize("how", ["signal", "timeout", "oom"])
+def test_a_sibling_that_never_loaded_makes_no_refusal(how: str) -> None:
+    """A sound checkpoint that crashed shows nothing about the damaged one: no answer, never good."""
+    damaged = cell(checkpoint="truncated")
+    rows = {damaged.id: [attempt(damaged, {"load": [exception()]}, stages=ALL_STAGES[:2])]}
+    sound = sibling(damaged)
+    rows[sound.id] = [attempt(sound, how=how, stages=ALL_STAGES[:1], identifier="b")]
+    outcome = verdict(damaged, {**rows, **controls(damaged)}).outcome
+    assert outcome is not None
+    assert outcome.verdict == Verdict.HARNESS_ERROR
 
 
 def test_an_expected_failure_is_expected_until_it_expires() -> None:
