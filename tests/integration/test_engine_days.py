@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
@@ -152,7 +153,7 @@ def test_a_damaged_volume_is_noticed_and_can_be_begun_anew(engine: EngineProcess
 def _in_volume(engine: EngineProcess, volume: str, command: str) -> None:
     client = engine.client()
     image = next(
-        tag for image in client.images.list() for tag in image.tags if tag.startswith("localhost/metamatrix-run:")
+        tag for image in client.images.list() for tag in image.tags if tag.startswith("localhost/metamatrix-build:")
     )
     mounts = {volume: {"bind": "/store", "mode": "rw"}}
     client.containers.run(image, ["sh", "-c", command], user="0", volumes=mounts, remove=True)
@@ -165,7 +166,7 @@ def test_only_what_dead_runs_left_is_removed(engine: EngineProcess, small: Lock,
     with _docker(engine, tmp_path) as isolation:
         isolation.build(small, 1)
         image = next(
-            tag for image in client.images.list() for tag in image.tags if tag.startswith("localhost/metamatrix-run:")
+            tag for image in client.images.list() for tag in image.tags if tag.startswith("localhost/metamatrix-build:")
         )
         (living,) = [box for box in client.containers.list() if box.labels.get("metamatrix.role") == "keeper"]
         machine = living.labels["metamatrix.owner"].rsplit(":", 2)[0]
@@ -183,6 +184,12 @@ def test_only_what_dead_runs_left_is_removed(engine: EngineProcess, small: Lock,
     assert engine.containers() == []
 
 
+def _clean(variables: dict[str, str], *flags: str) -> Any:
+    done = metamatrix("clean", "--everything", "--json", *flags, env=variables)
+    assert done.status == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 def test_clean_says_what_goes_and_touches_nothing_of_others(engine: EngineProcess, small: Lock, tmp_path: Path) -> None:
     """A dry run changes nothing; `--everything` refuses while a run goes on, then leaves only what is not ours."""
     store = str(tmp_path / "store")
@@ -196,14 +203,19 @@ def test_clean_says_what_goes_and_touches_nothing_of_others(engine: EngineProces
             refused = metamatrix("clean", "--everything", env=variables)
             assert refused.status == 2
             assert "of a run that goes on" in refused.stderr
-        client.images.get(next(tag for image in client.images.list() for tag in image.tags)).tag("a-strangers", "tag")
+        ours = next(tag for image in client.images.list() for tag in image.tags if "metamatrix-build" in tag)
+        strange = client.images.build(
+            fileobj=io.BytesIO(f"FROM {ours}\nUSER 1\n".encode()), tag="strangers:1", rm=True
+        )[0]
         names = [image.id for image in client.images.list()]
-        dry = json.loads(metamatrix("clean", "--everything", "--dry-run", "--json", env=variables).stdout)
+        dry = _clean(variables, "--dry-run")
         assert {row["kind"] for row in dry["removes"]} >= {"image", "volume"}
         assert [image.id for image in client.images.list()] == names
-        done = json.loads(metamatrix("clean", "--everything", "--json", env=variables).stdout)
+        done = _clean(variables)
         assert {row["name"] for row in done["removes"]} <= {row["name"] for row in dry["removes"]}
         assert [volume.name for volume in client.volumes.list()] == ["a-strangers"]
+        assert "strangers:1" in client.images.get(strange.id).tags
+        assert not [tag for image in client.images.list() for tag in image.tags if tag.startswith("localhost/")]
         client.close()
 
 

@@ -16,7 +16,7 @@ from requests.exceptions import RequestException
 
 from runner.environments.store import Environment
 from runner.isolation.containers.engine import Engine, failures
-from runner.isolation.containers.keeper import STORE, ULIMITS, let_go, remove
+from runner.isolation.containers.keeper import STORE, ULIMITS, attach_and_start, let_go, remove
 from runner.isolation.containers.labels import labels, owner
 from runner.isolation.containers.streams import Streams
 from runner.isolation.contract import StartRequest, cell_variables
@@ -80,8 +80,7 @@ def start_cells(
             ),
         )
         identifier = str(container["Id"])
-        streams = Streams(api.attach_socket(identifier, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}))
-        api.start(identifier)
+        streams = attach_and_start(engine, identifier)
     conditions = {"engine": engine.name, "cgroup": engine.cgroup, "image": image, "confined": True}
     return ContainerChannel(engine, identifier, streams, conditions)
 

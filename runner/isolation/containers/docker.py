@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from docker.errors import NotFound
 
 from runner.environments.store import Environment
+from runner.errors import InfrastructureError
 from runner.isolation.containers.cells import run_once, start_cells
 from runner.isolation.containers.engine import Engine, EngineFailed, failures
 from runner.isolation.containers.export import Contents, export, push, system_packages
@@ -20,6 +22,7 @@ from runner.isolation.containers.housekeeping import (
     living_containers,
     remove_thing,
     superseded,
+    tagged,
 )
 from runner.isolation.containers.images import Images
 from runner.isolation.containers.keeper import STORE, Keeper
@@ -52,6 +55,7 @@ class Docker:
         self._images = Images(engine, uv, version, say)
         self._volume = volume_name()
         self._lock = threading.Lock()
+        self._stopped = False
         self._gpus: Gpus | None = None
         self._keepers: dict[str, Keeper] = {}
         self._pythons: dict[str, str] = {}
@@ -69,6 +73,8 @@ class Docker:
         with self._lock:
             if python not in self._keepers:
                 image = self._images.build(python)
+                if self._stopped:
+                    raise InfrastructureError("stopped", "Run the same command again to go on.")
                 self._keepers[python] = Keeper(self._engine, image, self._volume, self._version, self._tools)
             return self._keepers[python]
 
@@ -112,7 +118,11 @@ class Docker:
         """Make an image of its own from the environment of `lock`, built where it is not yet; the image's id."""
         self.build(lock, os.cpu_count() or 1)
         image = self._image(lock.python)
-        return export(self._engine, image, self._volume, self._version, contents, tag, work)
+        old = tagged(self._engine, tag)
+        made = export(self._engine, image, self._volume, self._version, contents, tag, work)
+        if old is not None and old.id != made:
+            remove_thing(self._engine, replace(old, name=old.id))  # it has just lost its name to the new one
+        return made
 
     def system_packages(self, python: str) -> list[tuple[str, str, str]]:
         """The Debian packages of the image that cells of a Python live in: (name, version, architecture)."""
@@ -138,6 +148,7 @@ class Docker:
             return self._gpus
 
     def stop(self) -> None:
+        self._stopped = True
         for keeper in list(self._keepers.values()):
             keeper.close()
 

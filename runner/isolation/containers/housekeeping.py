@@ -11,10 +11,10 @@ from runner.isolation.containers.engine import Engine, failures
 from runner.isolation.containers.keeper import remove
 from runner.isolation.containers.labels import ENVIRONMENT, OWNER, ROLE, owner_lives
 
-__all__ = ["Thing", "dead_containers", "images", "living_containers", "remove_thing", "superseded", "volumes"]
+__all__ = ["Thing", "dead_containers", "images", "living_containers", "remove_thing", "superseded", "tagged", "volumes"]
 
 
-_NAMELESS = "<none>:<none>"
+_OURS = "localhost/metamatrix-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,10 @@ class Thing:
 
 
 def _containers(engine: Engine) -> list[Any]:
+    """Ours; a container that somebody starts from an image of ours inherits its label, and has the image's role."""
     with failures("list containers"):
-        return list(engine.client.api.containers(all=True, filters={"label": [ROLE]}))
+        rows = engine.client.api.containers(all=True, filters={"label": [ROLE]})
+    return [row for row in rows if row["Labels"][ROLE] in ("cell", "keeper")]
 
 
 def _container(row: dict[str, Any]) -> Thing:
@@ -59,23 +61,32 @@ def living_containers(engine: Engine) -> list[Thing]:
 
 
 def images(engine: Engine) -> list[Thing]:
-    """Our images, the newest first."""
+    """Our images, the newest first: labelled, and under a name of ours.
+
+    The name matters because what others build upon our images inherits the label.
+    """
     with failures("list images"):
         rows = engine.client.api.images(filters={"label": [ROLE]})
     rows.sort(key=lambda row: row["Created"], reverse=True)
     return [
-        Thing("image", row["Labels"][ROLE], row["Id"], next(iter(row.get("RepoTags") or ()), _NAMELESS), row["Size"])
+        Thing("image", row["Labels"][ROLE], row["Id"], row["RepoTags"][0], row["Size"])
         for row in rows
+        if row.get("RepoTags") and all(tag.startswith(_OURS) for tag in row["RepoTags"])
     ]
 
 
+def tagged(engine: Engine, tag: str) -> Thing | None:
+    """Our image of that name, if there is one."""
+    return next((thing for thing in images(engine) if thing.name == tag), None)
+
+
 def superseded(engine: Engine) -> list[Thing]:
-    """Images without a name, and those of a role and a Python of which there is a newer one."""
+    """Images of a role and a Python of which there is a newer one."""
     seen = set()
     old = []
     for thing in images(engine):
         key = thing.role, thing.name.rpartition("-")[0]
-        if thing.name == _NAMELESS or (thing.role in ("run", "build") and key in seen):
+        if thing.role in ("run", "build") and key in seen:
             old.append(thing)
         seen.add(key)
     return old
@@ -95,7 +106,7 @@ def remove_thing(engine: Engine, thing: Thing) -> str:
             if thing.kind == "container":
                 remove(engine, thing.id)
             elif thing.kind == "image":
-                engine.client.api.remove_image(thing.id)
+                engine.client.api.remove_image(thing.name)  # by name: what others built upon it stays whole
             else:
                 engine.client.api.remove_volume(thing.id)
         except NotFound:

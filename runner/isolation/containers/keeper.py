@@ -35,7 +35,7 @@ from runner.isolation.contract import build_request
 from runner.resolve.lock import Lock
 from runner.resolve.uv import uv_environment
 
-__all__ = ["STORE", "ULIMITS", "Keeper", "let_go", "remove"]
+__all__ = ["STORE", "ULIMITS", "Keeper", "attach_and_start", "let_go", "remove"]
 
 STORE = "/store"
 """Where the volume is mounted, in every container."""
@@ -92,10 +92,7 @@ class Keeper:
                 ),
             )
             self._id = str(container["Id"])
-            self._stdin = Streams(
-                api.attach_socket(self._id, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-            )
-            api.start(self._id)
+            self._stdin = attach_and_start(engine, self._id)
             archive = write_archive(tools, "builder", _SOURCES, _MAIN)
             self._upload(_TOOLS, {"builder.pyz": archive.read_bytes(), "ca.pem": certificates(os.environ)})
         opened = self._ask({"do": "open"})
@@ -223,6 +220,18 @@ class Keeper:
                 return
             if data:
                 yield data
+
+
+def attach_and_start(engine: Engine, container: str) -> Streams:
+    """Start a container that was made, its streams in hand first; one that cannot start is not left behind."""
+    api = engine.client.api
+    try:
+        streams = Streams(api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}))
+        api.start(container)
+    except BaseException:
+        let_go(engine, container)
+        raise
+    return streams
 
 
 def remove(engine: Engine, container: str, seconds: float = 20.0) -> None:
