@@ -16,8 +16,9 @@ from requests.exceptions import RequestException
 
 from runner.environments.store import Environment
 from runner.isolation.containers.engine import Engine, failures
-from runner.isolation.containers.keeper import STORE, ULIMITS, attach_and_start, let_go, remove
+from runner.isolation.containers.keeper import STORE
 from runner.isolation.containers.labels import labels, owner
+from runner.isolation.containers.lifetime import ULIMITS, attach_and_start, let_go, remove
 from runner.isolation.containers.streams import Streams
 from runner.isolation.contract import StartRequest, cell_variables
 

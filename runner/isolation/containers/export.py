@@ -14,8 +14,9 @@ from docker.types import Mount
 
 from runner.isolation.archive import write_archive, write_probe
 from runner.isolation.containers.engine import Engine, EngineFailed, failures
-from runner.isolation.containers.keeper import STORE, remove
+from runner.isolation.containers.keeper import STORE
 from runner.isolation.containers.labels import labels, owner
+from runner.isolation.containers.lifetime import remove
 
 __all__ = ["HOME", "Contents", "export", "push", "system_packages"]
 

@@ -8,8 +8,8 @@ from typing import Any
 from docker.errors import APIError, NotFound
 
 from runner.isolation.containers.engine import Engine, failures
-from runner.isolation.containers.keeper import remove
 from runner.isolation.containers.labels import ENVIRONMENT, OWNER, ROLE, owner_lives
+from runner.isolation.containers.lifetime import remove
 
 __all__ = ["Thing", "dead_containers", "images", "living_containers", "remove_thing", "superseded", "tagged", "volumes"]
 

@@ -1,49 +1,33 @@
 """Which images are there for a Python? `run`, in which cells live, and `build`, which adds uv, git and a network.
 
-Both are made from `docker/Dockerfile` and made again only when what they are made from changes. Their base is
-python:X.Y-slim-bookworm, or a Debian made from packages where no registry can be reached.
+Both are made from `docker/Dockerfile`, and made again only when what they are made from changes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import shutil
 import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from docker.errors import APIError, BuildError, DockerException, ImageNotFound
+from docker.errors import BuildError, ImageNotFound
 
 from runner.identifiers import digest
+from runner.isolation.containers.base import EPOCH, Base, find_base
 from runner.isolation.containers.engine import Engine, EngineFailed, failures
 from runner.isolation.containers.labels import labels
 from runner.resolve.uv import Uv, uv_environment
 
 __all__ = ["PROXIES", "Images", "build_network", "certificates"]
 
-SUITES = {"3.9": "bullseye", "3.11": "bookworm", "3.13": "trixie"}
-"""Python -> the Debian suite that has it."""
-
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-_EPOCH = "1735689600"
 _LOG_LINES = 30
-_REGISTRY = "python:{python}-slim-bookworm"
 _MODE = 0o755
-
-
-@dataclass(frozen=True, slots=True)
-class _Base:
-    """Where images start from: a reference, and the id that it had."""
-
-    reference: str
-    id: str
 
 
 def certificates(environment: Mapping[str, str]) -> bytes:
@@ -78,7 +62,7 @@ class Images:
         return self._image("build", python, {"uv": self._uv.version(), "ca": _sha256(certificates(os.environ))})
 
     def _image(self, target: str, python: str, more: Mapping[str, str]) -> str:
-        base = self._base(python)
+        base = find_base(self._engine, self._version, python, self._say)
         dockerfile = _dockerfile()
         inputs = digest([_sha256(dockerfile), base.id, python, target, dict(more), self._version])[:16]
         tag = f"localhost/metamatrix-{target}:{python}-{inputs}"
@@ -89,7 +73,7 @@ class Images:
                 self._say(f"building the image {tag}")
         return self._make(target, python, base, tag, inputs, dockerfile)
 
-    def _make(self, target: str, python: str, base: _Base, tag: str, inputs: str, dockerfile: bytes) -> str:
+    def _make(self, target: str, python: str, base: Base, tag: str, inputs: str, dockerfile: bytes) -> str:
         files = {"Dockerfile": dockerfile, "ca.pem": certificates(os.environ)}
         if target == "build":
             files["uv"] = self._uv_program()
@@ -138,72 +122,6 @@ class Images:
         if done.returncode != 0:
             raise _build_failed(tag, done.stderr.decode("utf-8", "backslashreplace"))
 
-    # --- the base
-
-    def _base(self, python: str) -> _Base:
-        """`METAMATRIX_BASE_IMAGE` where it is set; else the usual image, pulled; else a Debian from packages."""
-        chosen = os.environ.get("METAMATRIX_BASE_IMAGE", "")
-        if chosen == "debian":
-            return self._debian(python)
-        reference = (chosen or _REGISTRY).format(python=python)
-        with failures(f"look for {reference}"):
-            try:
-                return _Base(reference, str(self._engine.client.images.get(reference).id))
-            except ImageNotFound:
-                pass
-        if not chosen and (known := self._known_debian(python)):
-            return known
-        self._say(f"pulling {reference}")
-        try:
-            return _Base(reference, str(self._engine.client.images.pull(reference).id))
-        except (APIError, DockerException, OSError) as error:
-            reason = str(getattr(error, "explanation", None) or error)[-300:]
-            if chosen:
-                raise EngineFailed(
-                    f"the base image {reference} cannot be had: {reason}", "Correct METAMATRIX_BASE_IMAGE."
-                ) from error
-        self._say(f"no registry gives {reference} ({reason}); making a Debian from packages instead")
-        return self._debian(python)
-
-    def _known_debian(self, python: str) -> _Base | None:
-        suite = SUITES.get(python)
-        if suite is None:
-            return None
-        reference = _debian_tag(python, suite)
-        with failures(f"look for {reference}"):
-            try:
-                return _Base(reference, str(self._engine.client.images.get(reference).id))
-            except ImageNotFound:
-                return None
-
-    def _debian(self, python: str) -> _Base:
-        """A Debian that has this Python, made here by mmdebstrap and imported into the engine."""
-        known = self._known_debian(python)
-        if known is not None:
-            return known
-        suite = SUITES.get(python)
-        if suite is None or shutil.which("mmdebstrap") is None:
-            why = f"no Debian suite has Python {python}" if suite is None else "mmdebstrap is not installed"
-            raise EngineFailed(
-                f"there is no base image for Python {python}: no registry gives one, and {why}",
-                "Install mmdebstrap, set METAMATRIX_BASE_IMAGE to an image that has this Python, "
-                "or choose `--isolation venv`.",
-            )
-        reference = _debian_tag(python, suite)
-        self._say(f"making {reference} from Debian's packages")
-        with tempfile.TemporaryFile() as tar:
-            _debootstrap(suite, python, tar)
-            tar.seek(0)
-            marks = labels("base", self._version, python=python, suite=suite)
-            changes = [f'LABEL {name}="{value}"' for name, value in marks.items()]
-            repository, _, tag = reference.rpartition(":")
-            with failures("import a base image"):
-                api = self._engine.client.api
-                said = api.import_image_from_data(tar, repository=repository, tag=tag, changes=changes)
-                imported = str(json.loads(said.splitlines()[-1])["status"])
-                api.tag(imported, repository, tag)  # Podman imports under `latest`
-                return _Base(reference, imported)
-
     def _uv_program(self) -> bytes:
         """uv for the engine's machine, of the release that is used here, fetched as any package is."""
         release = self._uv.version()
@@ -220,26 +138,6 @@ class Images:
             return program.read_bytes()
 
 
-def _debian_tag(python: str, suite: str) -> str:
-    return f"localhost/metamatrix-base:{python}-{suite}"
-
-
-def _debootstrap(suite: str, python: str, target: Any) -> None:
-    """Write the root filesystem of a minimal Debian with Python as a tar archive."""
-    packages = ["python3", *(["python3-distutils"] if python in ("3.9", "3.11") else [])]
-    command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(packages)}"]
-    for left_out in ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*"):
-        command.append(f"--dpkgopt=path-exclude={left_out}")
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": _EPOCH}
-    done = subprocess.run([*command, suite, "-"], stdout=target, stderr=subprocess.PIPE, env=environment, check=False)
-    if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "backslashreplace").strip()[-2000:]
-        raise EngineFailed(
-            f"a Debian {suite} could not be made (mmdebstrap ended with status {done.returncode}):\n{said}",
-            "Check the network and Debian's package sources, then run the command again.",
-        )
-
-
 def _dockerfile() -> bytes:
     """An installed package has it beside this module, a checkout in `docker/`."""
     installed = Path(__file__).with_name("Dockerfile")
@@ -253,7 +151,7 @@ def _context(files: Mapping[str, bytes]) -> bytes:
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, content in sorted(files.items()):
             entry = tarfile.TarInfo(name)
-            entry.size, entry.mode, entry.mtime = len(content), _MODE, int(_EPOCH)
+            entry.size, entry.mode, entry.mtime = len(content), _MODE, EPOCH
             tar.addfile(entry, io.BytesIO(content))
     return buffer.getvalue()
 

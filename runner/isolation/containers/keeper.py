@@ -12,7 +12,6 @@ import os
 import tarfile
 import tempfile
 import threading
-import time
 import tomllib
 import uuid
 from collections.abc import Collection, Iterator, Mapping
@@ -20,8 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
-from docker.errors import APIError, NotFound
-from docker.types import Mount, Ulimit
+from docker.types import Mount
 
 from runner.environments.store import BuildFailed, Environment
 from runner.environments.tidy import Tidying
@@ -30,18 +28,16 @@ from runner.isolation.archive import write_archive
 from runner.isolation.containers.engine import Engine, EngineFailed, failures
 from runner.isolation.containers.images import PROXIES, build_network, certificates
 from runner.isolation.containers.labels import labels, owner
+from runner.isolation.containers.lifetime import ULIMITS, attach_and_start, let_go
 from runner.isolation.containers.streams import Streams
 from runner.isolation.contract import build_request
 from runner.resolve.lock import Lock
 from runner.resolve.uv import uv_environment
 
-__all__ = ["STORE", "ULIMITS", "Keeper", "attach_and_start", "let_go", "remove"]
+__all__ = ["STORE", "Keeper"]
 
 STORE = "/store"
 """Where the volume is mounted, in every container."""
-
-ULIMITS = [Ulimit(name=name, soft=4096, hard=4096) for name in ("nofile", "nproc")]
-"""Said, because an engine's own choice (Podman's) may be more than a container without privileges can have."""
 
 _TOOLS = "/opt/metamatrix"
 _BUILDER = 10001
@@ -220,46 +216,6 @@ class Keeper:
                 return
             if data:
                 yield data
-
-
-def attach_and_start(engine: Engine, container: str) -> Streams:
-    """Start a container that was made, its streams in hand first; one that cannot start is not left behind."""
-    api = engine.client.api
-    try:
-        streams = Streams(api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}))
-        api.start(container)
-    except BaseException:
-        let_go(engine, container)
-        raise
-    return streams
-
-
-def remove(engine: Engine, container: str, seconds: float = 20.0) -> None:
-    """End a container and wait until it is gone; one that is gone already is fine.
-
-    Raises:
-        EngineFailed: it is still there after `seconds`.
-    """
-    deadline = time.monotonic() + seconds
-    with failures(f"remove the container {container[:12]}"):
-        while True:
-            try:
-                engine.client.api.remove_container(container, force=True, v=False)
-                return
-            except NotFound:
-                return
-            except APIError as error:  # 409: the engine is removing it by itself
-                if error.status_code != 409 or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-
-
-def let_go(engine: Engine, container: str) -> None:
-    """Remove a container whose streams are closed; an engine that is away removes it itself, or the next run does."""
-    try:
-        remove(engine, container)
-    except EngineFailed:
-        return
 
 
 def _variables() -> dict[str, str]:
