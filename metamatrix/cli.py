@@ -107,6 +107,17 @@ def report(
 
 
 @app.command()
+def controls(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.")] = Path("out/run"),
+    as_json: AsJson = False,
+) -> None:
+    """Show which planted defects the guard caught in each environment of a run; exit code 1 where it missed one."""
+    from metamatrix.commands.controls import run_controls
+
+    raise typer.Exit(run_controls(folder, as_json))
+
+
+@app.command()
 def image(
     environment: Annotated[str, typer.Argument(help="The environment's id, or how it begins.")],
     folder: Annotated[Path, typer.Option("--output", help="The folder of the run that it is in.")] = Path("out/run"),

@@ -138,6 +138,19 @@ def test_the_site_has_a_page_for_every_cell(quick: dict[str, Any], quick_folder:
     assert junit.count("<testcase ") == len(quick["cells"])
 
 
+def test_every_defect_of_the_catalogue_is_caught_and_shown(quick: dict[str, Any], quick_folder: Path) -> None:
+    """`metamatrix controls` shows at least 25 defects for every environment, each caught as what it is."""
+    done = metamatrix("controls", str(quick_folder), "--json")
+    assert done.status == 0, done.stderr
+    rows = json.loads(done.stdout)["controls"]
+    for environment in quick["environments"]:
+        mine = [row for row in rows if row["environment"] == environment["id"]]
+        assert len({row["id"] for row in mine}) == len(mine) >= 25
+        assert all(row["caught"] and row["got"] == [row["expected"]] for row in mine)
+    table = metamatrix("controls", str(quick_folder)).stdout
+    assert "parameter-on-meta" in table and "MISSED" not in table
+
+
 IMPORTLESS = """
 axes:
   torch: "2.13.0"
