@@ -56,6 +56,10 @@ def _harmless(value: object) -> object:
     return "".join(letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in value)
 
 
+def _row(cell: CellModel) -> tuple[str, str, str]:
+    return cell.axes["runner"], cell.axes["checkpoint"], cell.axes["load"]
+
+
 class _Pages:
     def __init__(
         self, results: ResultsModel, folder: Path, read_log: Callable[[str], str], read_lock: Callable[[str], str]
@@ -103,16 +107,14 @@ class _Pages:
         self._page(f"cells/{cell.subject}.html", "cell.html", "../", cell=cell, environment=environment, logs=logs)
 
     def _overview(self) -> dict[str, Any]:
-        """Rows are checkpoint and load, columns environment and offload mode."""
+        """Rows are runner, checkpoint and load, columns environment and offload mode."""
         cells = self._results.cells
-        rows = list(dict.fromkeys((cell.axes["checkpoint"], cell.axes["load"]) for cell in cells))
+        rows = list(dict.fromkeys(_row(cell) for cell in cells))
         columns: list[tuple[EnvironmentModel, list[str]]] = []
         for environment in self._results.environments:
             own = [cell.axes["offload"] for cell in cells if cell.environment == environment.id]
             columns.append((environment, list(dict.fromkeys(own))))
-        places: dict[tuple[str, str, str, str], CellModel] = {
-            (cell.axes["checkpoint"], cell.axes["load"], cell.environment, cell.axes["offload"]): cell for cell in cells
-        }
+        places = {(*_row(cell), cell.environment, cell.axes["offload"]): cell for cell in cells}
         groups = {
             environment.id: Counter(cell.group for cell in cells if cell.environment == environment.id)
             for environment in self._results.environments
@@ -126,6 +128,8 @@ class _Pages:
             "counts": counts,
             "groups": groups,
             "examples": verdicts,
-            "total": len(cells),
+            "total": len(cells) - self._results.run.not_run,
+            "runners": list(dict.fromkeys(cell.axes["runner"] for cell in cells)),
+            "not_run": sorted({cell.cause for cell in cells if cell.verdict == "not-run"}),
             "environments": self._results.environments,
         }
