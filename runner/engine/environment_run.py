@@ -317,8 +317,10 @@ class EnvironmentRun:
 
     def _run_witnesses(self) -> None:
         """A bad verdict is published only after a cold process has shown it too, once per signature."""
-        while cells := unconfirmed(self._cells, self._attempts):
+        tried: set[str] = set()
+        while cells := [cell for cell in unconfirmed(self._cells, self._attempts) if cell.id not in tried]:
             for cell in cells:
+                tried.add(cell.id)
                 last = self._attempts[cell.id][-1]
                 self._run_cold([cell], alone=last.how in ("signal", "died", "timeout", "oom"))
 

@@ -128,7 +128,8 @@ def unconfirmed(cells: Sequence[PlannedCell], attempts: Attempts) -> list[Planne
     """Which cells must run cold next: one for each bad signature that no cold process has shown.
 
     Where the cold process of one cell did not show the signature of its fork, every cell of that
-    signature is run cold.
+    signature is run cold. A cold process that gave no answer does not count: who loops over this must see to
+    it that no cell is asked for ever.
     """
     confirmed = confirmed_signatures(cells, attempts)
     groups: dict[str, list[PlannedCell]] = {}
@@ -141,9 +142,14 @@ def unconfirmed(cells: Sequence[PlannedCell], attempts: Attempts) -> list[Planne
                 groups.setdefault(outcome.signature, []).append(cell)
     wanted = []
     for members in groups.values():
-        cold = [cell for cell in members if any(attempt.mode == "cold" for attempt in attempts.get(cell.id, ()))]
+        cold = [cell for cell in members if _answered_cold(attempts.get(cell.id, ()))]
         wanted += [cell for cell in members if cell not in cold] if cold else members[:1]
     return wanted
+
+
+def _answered_cold(attempts: Sequence[Attempt]) -> bool:
+    """Whether a cold process said anything: one that met a fault of ours, or of the engine, is asked again."""
+    return any(row.mode == "cold" and judge(row).group is not Class.NO_ANSWER for row in attempts)
 
 
 def controls_table(cell: PlannedCell, attempts: Attempts) -> list[dict[str, Any]]:

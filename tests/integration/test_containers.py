@@ -198,14 +198,16 @@ def test_stop_of_the_engine_is_told_and_the_next_run_goes_on(
     with start("run", "--select", ONE, "--output", str(folder), env=engine.variables()) as process:
         wait_for_attempts(folder, 20)
         engine.stop()
-        _, stderr = process.communicate(timeout=120)
+        try:
+            _, stderr = process.communicate(timeout=120)
+        finally:
+            engine.start()
     assert process.returncode == 3, stderr
     assert "Start the engine again" in stderr
     expected = verdicts(results(quick_docker))
     for cell in results(folder)["cells"]:
         if cell["verdict"] is not None:
             assert (cell["verdict"], cell["stage"]) == expected[cell["subject"]] or cell["class"] == "no answer"
-    engine.start()
     _finish_and_compare(folder, quick_docker, engine)
 
 

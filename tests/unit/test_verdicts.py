@@ -114,6 +114,23 @@ def test_a_bad_verdict_waits_for_its_cold_witness() -> None:
     assert unconfirmed([planned], {planned.id: [bad, clean]}) == []
 
 
+def test_a_witness_that_gave_no_answer_is_asked_again() -> None:
+    """A cold process that met a fault of ours confirms nothing, and the next run asks another."""
+    planned = cell()
+    bad = attempt(planned, {"load": [ORPHAN]})
+    silent = attempt(planned, mode="cold", how="harness", stages=(), identifier="b")
+    rows = {planned.id: [bad, silent]}
+    outcome = verdict(planned, rows).outcome
+    assert outcome is not None
+    assert outcome.verdict == Verdict.HARNESS_ERROR
+    assert unconfirmed([planned], rows) == [planned]
+    rows[planned.id].append(attempt(planned, {"load": [ORPHAN]}, mode="cold", identifier="c"))
+    outcome = verdict(planned, rows).outcome
+    assert outcome is not None
+    assert outcome.verdict == Verdict.ORPHAN_META
+    assert unconfirmed([planned], rows) == []
+
+
 def test_one_witness_serves_all_cells_of_its_signature() -> None:
     """Only one cell of a signature must run cold, and all of them then have their verdict."""
     cells = [cell(offload=mode) for mode in ("none", "disk", "sequential")]

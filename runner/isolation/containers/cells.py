@@ -50,7 +50,7 @@ def start_cells(
     scratch_mb = jobs * limits["disk_mb"]
     memory = min(engine.memory, (_ZYGOTE_MB + jobs * limits["memory_mb"] + scratch_mb) * _MIB)
     api = engine.client.api
-    with failures("start a container for cells", "Check the engine with `docker info`."):
+    with failures("start a container for cells"):
         container = api.create_container(
             image,
             [str(environment.python), "-I", "-B", archive],

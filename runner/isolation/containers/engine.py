@@ -29,6 +29,7 @@ MINIMUM_API = (1, 40)
 
 _SECONDS = 120
 _SKEW_SECONDS = 300
+_AGAIN = "Start the engine again if it has stopped, then run the same command: it goes on where it was."
 _CHOOSE = "Choose virtual environments with `--isolation venv`, or "
 
 
@@ -185,7 +186,7 @@ def _short(error: BaseException) -> str:
 
 
 @contextmanager
-def failures(doing: str, remedy: str = "") -> Iterator[None]:
+def failures(doing: str, remedy: str = _AGAIN) -> Iterator[None]:
     """Tell what an engine refused, or that it went away, as an EngineFailed that says what was being done."""
     try:
         yield
@@ -196,7 +197,4 @@ def failures(doing: str, remedy: str = "") -> Iterator[None]:
             hint = "Free some disk where the engine keeps its data (`metamatrix clean --dry-run` shows what we hold)."
         raise EngineFailed(f"the engine could not {doing}: {said}", hint) from error
     except (DockerException, requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-        raise EngineFailed(
-            f"the engine went away while it should {doing}: {_short(error)}",
-            "Start the engine again, then run the same command: it goes on where it was.",
-        ) from error
+        raise EngineFailed(f"the engine went away while it should {doing}: {_short(error)}", _AGAIN) from error

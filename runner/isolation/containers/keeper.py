@@ -68,7 +68,7 @@ class Keeper:
         self._sent: set[str] = set()
         api = engine.client.api
         mount = Mount(target=STORE, source=volume, type="volume")
-        with failures("start a container for builds", "Check the engine with `docker info`."):
+        with failures("start a container for builds"):
             container = api.create_container(
                 image,
                 ["sh", "-c", "cat > /dev/null"],
