@@ -160,6 +160,18 @@ def _in_volume(engine: EngineProcess, volume: str, command: str) -> None:
     client.close()
 
 
+def test_a_volume_of_somebody_else_is_not_used(engine: EngineProcess, tmp_path: Path) -> None:
+    """One of that name without our label: told, and left alone."""
+    client = engine.client()
+    client.volumes.create("precious")
+    with pytest.raises(EngineFailed, match="that metamatrix did not make") as failed:
+        with _docker(engine, tmp_path, METAMATRIX_VOLUME="precious"):
+            pytest.fail("it was taken")
+    assert "METAMATRIX_VOLUME" in failed.value.remedy
+    client.volumes.get("precious").remove()
+    client.close()
+
+
 def test_only_what_dead_runs_left_is_removed(engine: EngineProcess, small: Lock, tmp_path: Path) -> None:
     """A container of a dead owner goes at the next start; one of a living owner and a stranger's stay."""
     client = engine.client()

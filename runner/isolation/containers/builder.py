@@ -36,11 +36,6 @@ def _open(store: Store, _request: dict[str, Any]) -> dict[str, Any]:
     return {"holds": names, "interpreter": interpreter, "free": shutil.disk_usage(store.root).free}
 
 
-def _find(store: Store, request: dict[str, Any]) -> dict[str, Any]:
-    found = store.find(request["id"])
-    return {"record": found.record if found else None}
-
-
 def _build(store: Store, request: dict[str, Any]) -> dict[str, Any]:
     wanted = request["request"]
     packages = tuple((str(name), str(version), str(wheel)) for name, version, wheel in wanted["packages"])
@@ -84,7 +79,7 @@ def _tidy(store: Store, request: dict[str, Any]) -> dict[str, Any]:
     return {"total": planned.total, "names": planned.names, "frees": planned.frees}
 
 
-_WORK = {"tidy": _tidy, "open": _open, "find": _find, "build": _build, "check": _check, "place": _place}
+_WORK = {"tidy": _tidy, "open": _open, "build": _build, "check": _check, "place": _place}
 
 
 def main(root: str) -> None:

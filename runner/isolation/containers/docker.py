@@ -26,7 +26,7 @@ from runner.isolation.containers.housekeeping import (
 )
 from runner.isolation.containers.images import Images
 from runner.isolation.containers.keeper import STORE, Keeper
-from runner.isolation.containers.labels import labels
+from runner.isolation.containers.labels import ROLE, labels
 from runner.isolation.contract import Channel, StartRequest
 from runner.isolation.gpus import Gpus, find_gpus
 from runner.resolve.lock import Lock, Platform
@@ -63,11 +63,26 @@ class Docker:
         for thing in dead_containers(engine):
             say(f"removing the container {thing.name}, which a killed run has left")
             remove_thing(engine, thing)
+        self._claim_volume()
+
+    def _claim_volume(self) -> None:
+        """Make the volume, or take the one that an earlier run has made.
+
+        Raises:
+            EngineFailed: one of that name is there, and it is not ours.
+        """
+        client = self._engine.client
         with failures("make a volume"):
             try:
-                engine.client.volumes.get(self._volume)
+                found = client.volumes.get(self._volume)
             except NotFound:
-                engine.client.volumes.create(self._volume, labels=labels("store", version))
+                client.volumes.create(self._volume, labels=labels("store", self._version))
+                return
+        if ROLE not in (found.attrs.get("Labels") or {}):
+            raise EngineFailed(
+                f"the engine has a volume {self._volume} that metamatrix did not make",
+                "Set METAMATRIX_VOLUME to another name, or remove that volume.",
+            )
 
     def _keeper(self, python: str) -> Keeper:
         with self._lock:

@@ -94,11 +94,6 @@ class Keeper:
         opened = self._ask({"do": "open"})
         self._holds = {folder: set(names) for folder, names in opened["holds"].items()}
 
-    def find(self, identifier: str) -> dict[str, Any] | None:
-        """The record of a sealed environment, or None."""
-        record: dict[str, Any] | None = self._ask({"do": "find", "id": identifier})["record"]
-        return record
-
     def build(self, lock: Lock, workers: int) -> dict[str, Any]:
         """The record of the environment of `lock`, built unless it is there.
 
@@ -119,6 +114,7 @@ class Keeper:
         if "failed" in answer:
             raise BuildFailed(answer["failed"])
         _raise_damaged(answer)
+        self._holds["environments"].add(lock.environment)
         record: dict[str, Any] = answer["record"]
         return record
 
