@@ -37,8 +37,8 @@ class _Report:
 def run_clean(disk_gb: float, everything: bool, dry_run: bool, as_json: bool) -> int:
     """Remove what killed runs have left, old images, and the least recently used environments over the budget."""
     report = _Report()
+    _engine(report, round(disk_gb * _GB), everything, dry_run)  # refuses while a run goes on, before anything goes
     _store(report, default_store(), round(disk_gb * _GB), everything, dry_run)
-    _engine(report, round(disk_gb * _GB), everything, dry_run)
     if as_json:
         print(json.dumps({"schema_version": 1, "dry_run": dry_run, **asdict(report)}, indent=1))
     else:
@@ -91,7 +91,7 @@ def _engine(report: _Report, budget: int, everything: bool, dry_run: bool) -> No
     def volume(engine: Engine) -> None:
         """The volume can be looked into only through a container, and so through an image that is there."""
         builds = [thing for thing in housekeeping.images(engine) if thing.role == "build"]
-        if not builds or not housekeeping.volumes(engine):
+        if not builds or not any(thing.id == volume_name() for thing in housekeeping.volumes(engine)):
             return
         keeper = Keeper(engine, builds[0].id, volume_name(), __version__, default_store() / "probe")
         try:

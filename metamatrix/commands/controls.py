@@ -46,7 +46,7 @@ def _print(results: ResultsModel) -> None:
     """One row a defect, one column an environment: what the guard said, marked where it missed."""
     environments = [environment for environment in results.environments if environment.controls]
     table = Table(title=f"planted defects and what the guard said, in {len(environments)} environments")
-    table.add_column("defect")
+    table.add_column("defect", no_wrap=True)
     table.add_column("expected")
     for environment in environments:
         table.add_column(environment.id)

@@ -15,7 +15,8 @@ from metamatrix import __version__
 from metamatrix.publish import document
 from runner.checkpoints.golden import golden_arrays
 from runner.engine.requests import Requests
-from runner.errors import MetamatrixError, RunFolderError
+from runner.environments.store import BuildFailed
+from runner.errors import InfrastructureError, MetamatrixError, RunFolderError
 from runner.isolation.choose import docker_isolation
 from runner.isolation.containers.export import HOME, Contents
 from runner.isolation.contract import CELL_VARIABLES
@@ -62,7 +63,12 @@ def run_image(
             requests = Requests(Path(work) / "checkpoints", lambda path: _give(given, path))
             work_list = _cells(plan, cells, requests, _shared(run, cells[0], attempts))
             contents = Contents(planned.key, lock.text, work_list, tuple(given), materials)
-            identifier = isolation.export(lock, contents, name, Path(work))
+            try:
+                identifier = isolation.export(lock, contents, name, Path(work))
+            except BuildFailed as error:
+                raise InfrastructureError(
+                    f"the environment could not be built: {error}", "Check the network and the disk, then try again."
+                ) from error
             digest = isolation.push(name) if push else ""
     if bill is not None:
         write_whole(bill, materials.encode())

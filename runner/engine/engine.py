@@ -14,7 +14,7 @@ from runner.engine.environment_run import EnvironmentRun, Settings, Stopped
 from runner.engine.requests import Requests
 from runner.engine.slots import Slots
 from runner.environments.store import BuildFailed, Environment
-from runner.errors import InfrastructureError
+from runner.errors import EnvironmentDamaged, InfrastructureError
 from runner.isolation.archive import write_probe
 from runner.isolation.contract import Isolation
 from runner.plan import Plan, PlannedEnvironment
@@ -178,6 +178,11 @@ class Engine:
                 self._observer.environment(built.id, "done")
             except Stopped:
                 self._observer.environment(built.id, "stopped")
+            except EnvironmentDamaged as error:  # what its cells have said so far counts for nothing
+                fault = f"{error}\n{error.remedy}"
+                self._folder.keep_environment(built.id, EnvironmentState(built.record, fault, missing))
+                self._observer.environment(built.id, "failed")
+                errors.append(error)
             except Exception as error:  # one environment's trouble must not end the others; raised at the end
                 self._observer.note(f"{built.id}: {type(error).__name__}: {error}")
                 self._observer.environment(built.id, "failed")

@@ -80,6 +80,7 @@ class EnvironmentRun:
         self._shared: dict[str, Any] = {}
         self._where: Mapping[str, Any] = {}
         self._losses: dict[str, int] = {}
+        self._suspects: list[PlannedCell] = []
         self._zygote: Zygote | None = None
         self._import_error: dict[str, Any] | None = None
 
@@ -101,6 +102,7 @@ class EnvironmentRun:
             self._run_reference(cells[0])
             self._run_cells(self._left(cells))
             self._close()
+            self._run_cold(self._suspects, alone=True)
             self._run_witnesses()
             self._settings.isolation.check(self._environment)
         finally:
@@ -123,7 +125,7 @@ class EnvironmentRun:
 
     def _run_reference(self, cell: PlannedCell) -> None:
         """The reference comes first: its arrays are what every other cell of the environment is compared with."""
-        if not self._attempts.get(cell.id):
+        if self._left([cell]):
             self._run_cold([cell], arrays=True) if self._settings.cold else self._run_forked([cell], arrays=True)
         kept = reference_arrays(cell, self._attempts)
         if kept:
@@ -235,8 +237,10 @@ class EnvironmentRun:
                 else:
                     slots.take()
                 zygote.dispatch(pending.pop(0), self._requests, self._settings.limits, arrays)
-            for attempt_of in zygote.receive():
-                slots.give()
+            ended = zygote.receive()
+            for _ in ended:
+                slots.give()  # all of them first: to write one down may fail
+            for attempt_of in ended:
                 attempt = self._attempt(attempt_of, "fork", alone=False)
                 self._keep(attempt)
                 if attempt.how == "crowded":
@@ -261,8 +265,10 @@ class EnvironmentRun:
             if count < _LOST_TWICE:
                 again.append(ended.cell)
             else:
-                ended.message = {"how": "signal", "signal": 9, "text": f"it ended its zygote twice: {error}"}
+                # An engine may have gone twice as well: it says nothing yet, a process of its own will.
+                ended.message = {"how": "harness", "text": f"its zygote was lost twice: {error}"}
                 self._keep(self._attempt(ended, "fork", alone=True))
+                self._suspects.append(ended.cell)
         return again
 
     def _take_back(self, zygote: Zygote) -> list[UnderWay]:
@@ -311,6 +317,8 @@ class EnvironmentRun:
         except ZygoteLost as error:
             for ended in zygote.abandon():
                 ended.message = {"how": "harness", "text": str(error)}
+                if ended.cell in self._suspects:
+                    ended.message = {"how": "signal", "signal": 9, "text": f"it ended its zygote each time: {error}"}
                 self._keep(self._attempt(ended, "cold", alone))
         finally:
             zygote.client.kill()

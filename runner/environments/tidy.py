@@ -15,7 +15,7 @@ from pathlib import Path
 
 __all__ = ["Tidying", "last_used", "plan_tidying"]
 
-_YOUNG_SECONDS = 3600.0
+_YOUNG_SECONDS = 86400.0
 """What was used within this time may be in use by a run that cannot be seen from here."""
 _SHARED = (("bytecode",), ("uv-cache", "archive-v0"))
 """Folders whose entries are of use only as long as an environment holds hardlinks to them."""
@@ -67,10 +67,10 @@ def plan_tidying(root: Path, budget: int, keep: Collection[str]) -> Tidying:
         if name in gone or _id(name) in keep or now - last_used(root, _id(name)) < _YOUNG_SECONDS:
             continue
         gone.add(name)
-        gone |= _unneeded(groups, gone)
+        gone |= _unneeded(root, groups, gone, now)
         freed = _freed(sizes, groups, gone)
     if total - freed > budget:
-        gone |= _unneeded(groups, gone)
+        gone |= _unneeded(root, groups, gone, now)
         freed = _freed(sizes, groups, gone)
     return Tidying(total, tuple(sorted(gone)), freed)
 
@@ -114,14 +114,22 @@ def _left_behind(root: Path, now: float) -> list[str]:
     return found
 
 
-def _unneeded(groups: dict[str, set[int]], gone: set[str]) -> set[str]:
-    """Shared entries of which no environment that stays holds a file."""
+def _unneeded(root: Path, groups: dict[str, set[int]], gone: set[str], now: float) -> set[str]:
+    """Shared entries of which no environment that stays holds a file; young ones a build may be about to use."""
     held: set[int] = set()
     for name, inodes in groups.items():
         if name.startswith("environments/") and name not in gone:
             held |= inodes
     prefixes = tuple("/".join(prefix) + "/" for prefix in _SHARED)
-    return {name for name, inodes in groups.items() if name.startswith(prefixes) and not inodes & held}
+    unneeded = {name for name, inodes in groups.items() if name.startswith(prefixes) and not inodes & held}
+    return {name for name in unneeded if now - _changed(root / name) > _YOUNG_SECONDS}
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _freed(sizes: dict[int, int], groups: dict[str, set[int]], gone: set[str]) -> int:

@@ -28,9 +28,8 @@ CELL_VARIABLES = {
 }
 """What every cell gets. `ACCELERATE_INIT_INCLUDE_BUFFERS` and its like are left out: they change verdicts."""
 
-_FROM_HOST = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "CUDA_VISIBLE_DEVICES")
-"""Set by some hosts where an older OpenBLAS misdetects the processor (numpy is wrong there without it), and the
-user's choice of a GPU."""
+_FROM_HOST = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+"""Set by some hosts where an older OpenBLAS misdetects the processor; without it numpy is wrong there."""
 
 
 def cell_variables(host: Mapping[str, str], scratch: str) -> dict[str, str]:

@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from runner.errors import InfrastructureError
+
 __all__ = ["Gpu", "Gpus", "find_gpus"]
 
 Run = Callable[[Sequence[str]], "tuple[int, str]"]
@@ -70,7 +72,7 @@ def find_gpus(run: Run) -> Gpus:
         found = _CUDA.search(run(("nvidia-smi",))[1])
     except FileNotFoundError:
         return Gpus(missing="no NVIDIA driver: nvidia-smi is not there")
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, subprocess.SubprocessError, InfrastructureError) as error:
         return Gpus(missing=_explained(str(error)))
     except ValueError as error:
         return Gpus(missing=f"nvidia-smi says something unknown: {error}")

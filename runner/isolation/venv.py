@@ -62,7 +62,9 @@ class Venv:
             plan_tidying(self._store.root, budget, wanted.keys()).carry_out(self._store.root)
 
     def build(self, lock: Lock, workers: int) -> Environment:
-        return self._store.build(build_request(lock, find_python(self._uv, lock.python)), workers)
+        built = self._store.build(build_request(lock, find_python(self._uv, lock.python)), workers)
+        self._store.check(built)  # an earlier run may have found it changed, and ended
+        return built
 
     def check(self, environment: Environment) -> None:
         self._store.check(environment)
@@ -91,6 +93,14 @@ def _run_here(command: Sequence[str]) -> tuple[int, str]:
     return done.returncode, done.stdout.decode("utf-8", "backslashreplace")
 
 
+def _of_this_machine() -> dict[str, str]:
+    """Where programs are, and the user's choice of a GPU. (A container has paths and a device of its own.)"""
+    found = {"PATH": os.environ.get("PATH", os.defpath)}
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        found["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"]
+    return found
+
+
 class ProcessChannel:
     """One process. `command` starts a Python; the probe's archive and flags are added here."""
 
@@ -106,7 +116,7 @@ class ProcessChannel:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={"PATH": os.environ.get("PATH", os.defpath), **cell_variables(os.environ, self._folder)},
+            env={**_of_this_machine(), **cell_variables(os.environ, self._folder)},
             cwd=self._folder,
             start_new_session=True,  # Ctrl-C in the terminal is for the engine, which ends the cells itself
         )

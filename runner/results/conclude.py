@@ -20,7 +20,7 @@ __all__ = [
     "Conclusion",
     "EnvironmentState",
     "conclude",
-    "confirmed_signatures",
+    "confirmed_claims",
     "controls_cell",
     "controls_table",
     "reference_arrays",
@@ -114,10 +114,21 @@ def _with_siblings(cell: PlannedCell, outcome: Outcome, attempts: Attempts) -> O
     return Outcome(Verdict.REFUSED, outcome.stage, outcome.cause)
 
 
-def confirmed_signatures(cells: Iterable[PlannedCell], attempts: Attempts) -> set[str]:
-    """The signatures of bad outcomes that a cold process has shown, in one environment."""
+_DEATHS = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY)
+
+
+def _claim(cell: PlannedCell, outcome: Outcome) -> str:
+    """What a cold process confirms: a signature, for all cells that have it; a death only of its own cell.
+
+    One cell that is truly too slow must not vouch for another that was slow once, on a busy machine.
+    """
+    return f"{outcome.signature} {cell.id}" if outcome.verdict in _DEATHS else outcome.signature
+
+
+def confirmed_claims(cells: Iterable[PlannedCell], attempts: Attempts) -> set[str]:
+    """The claims (see `_claim`) of bad outcomes that a cold process has shown, in one environment."""
     return {
-        outcome.signature
+        _claim(cell, outcome)
         for cell in cells
         for attempt in attempts.get(cell.id, ())
         if attempt.mode == "cold" and (outcome := judge(attempt)).group is Class.BAD
@@ -131,15 +142,15 @@ def unconfirmed(cells: Sequence[PlannedCell], attempts: Attempts) -> list[Planne
     signature is run cold. A cold process that gave no answer does not count: who loops over this must see to
     it that no cell is asked for ever.
     """
-    confirmed = confirmed_signatures(cells, attempts)
+    confirmed = confirmed_claims(cells, attempts)
     groups: dict[str, list[PlannedCell]] = {}
     for cell in cells:
         rows = attempts.get(cell.id, ())
         forked = [judge(attempt) for attempt in rows if attempt.mode == "fork"]
         outcome = forked[-1] if forked else None
-        if outcome is not None and outcome.group is Class.BAD and outcome.signature not in confirmed:
+        if outcome is not None and outcome.group is Class.BAD and _claim(cell, outcome) not in confirmed:
             if _with_siblings(cell, outcome, attempts).verdict is not Verdict.REFUSED:
-                groups.setdefault(outcome.signature, []).append(cell)
+                groups.setdefault(_claim(cell, outcome), []).append(cell)
     wanted = []
     for members in groups.values():
         cold = [cell for cell in members if _answered_cold(attempts.get(cell.id, ()))]
@@ -199,7 +210,7 @@ def _cell_outcome(
     if outcome is None:
         return None
     outcome = _with_siblings(cell, outcome, attempts)
-    if outcome.group is Class.BAD and outcome.verdict is not Verdict.FLAKY and outcome.signature not in confirmed:
+    if outcome.group is Class.BAD and outcome.verdict is not Verdict.FLAKY and _claim(cell, outcome) not in confirmed:
         return _without_witness(outcome, attempts[cell.id])
     return _gate(cell, outcome, attempts)
 
@@ -234,7 +245,7 @@ def conclude(
         today: the day by which `expect` entries have expired or not.
     """
     environments = {environment.key: environment for environment in plan.environments}
-    confirmed = {key: confirmed_signatures(plan.of(key), attempts) for key in environments}
+    confirmed = {key: confirmed_claims(plan.of(key), attempts) for key in environments}
     conclusions = []
     for cell in plan.cells:
         environment = environments[cell.environment]

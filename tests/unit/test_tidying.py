@@ -27,6 +27,7 @@ def _store(root: Path, environments: list[list[int]]) -> None:
             if not kept.exists():
                 kept.parent.mkdir()
                 kept.write_bytes(b"x" * BLOCK)
+                os.utime(kept.parent, (OLD, OLD))
             os.link(kept, root / "environments" / f"e{number}" / f"w{wheel}")
         lock = root / "locks" / f"e{number}"
         lock.touch()

@@ -1,5 +1,7 @@
 """What may a container of cells do? Compute, and write into a small tmpfs; nothing else.
 
+`use_config_proxy=False` everywhere: else the SDK adds the proxy of the user's Docker settings, with its password.
+
 No network, nothing of the host, a read-only root and store, no privilege to gain. Its limits are the backstop
 of those that each cell puts on itself: the zygote, as many cells as run at once, and the tmpfs.
 """
@@ -60,6 +62,7 @@ def start_cells(
             environment={"PATH": _PATH, **cell_variables(os.environ, SCRATCH)},
             labels=labels("cell", version, owner=owner(), environment=environment.id),
             network_disabled=True,
+            use_config_proxy=False,
             host_config=api.create_host_config(
                 auto_remove=True,
                 init=True,
@@ -100,12 +103,13 @@ def run_once(engine: Engine, image: str, version: str, command: Sequence[str]) -
             list(command),
             labels=labels("cell", version, owner=owner()),
             network_disabled=True,
+            use_config_proxy=False,
             host_config=api.create_host_config(network_mode="none", read_only=True, device_requests=_GPU),
         )
     identifier = str(container["Id"])
     try:
         api.start(identifier)
-        status = int(api.wait(identifier)["StatusCode"])
+        status = int(api.wait(identifier, timeout=60)["StatusCode"])
         return status, api.logs(identifier).decode("utf-8", "backslashreplace")
     except APIError as error:
         said = str(error.explanation or error)

@@ -51,7 +51,7 @@ class Docker:
     def __init__(self, engine: Engine, uv: Uv, version: str, tools: Path, say: Callable[[str], None]) -> None:
         self.platform = Platform("linux", engine.machine, "glibc", _GLIBC)
         self._engine, self._version, self._tools = engine, version, tools
-        self._say = say
+        self._say, self._uv = say, uv
         self._images = Images(engine, uv, version, say)
         self._volume = volume_name()
         self._lock = threading.Lock()
@@ -90,7 +90,10 @@ class Docker:
                 image = self._images.build(python)
                 if self._stopped:
                     raise InfrastructureError("stopped", "Run the same command again to go on.")
-                self._keepers[python] = Keeper(self._engine, image, self._volume, self._version, self._tools)
+                keeper = Keeper(self._engine, image, self._volume, self._version, self._tools)
+                self._keepers[python] = keeper
+                if self._stopped:  # while it was made, `stop` could not see it
+                    keeper.close()
             return self._keepers[python]
 
     def _image(self, python: str) -> str:
@@ -164,6 +167,7 @@ class Docker:
 
     def stop(self) -> None:
         self._stopped = True
+        self._uv.stop()
         for keeper in list(self._keepers.values()):
             keeper.close()
 

@@ -46,6 +46,7 @@ def system_packages(engine: Engine, image: str, version: str) -> list[tuple[str,
             ["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${Architecture}\n"],
             labels=labels("cell", version, owner=owner()),
             network_disabled=True,
+            use_config_proxy=False,
         )
         try:
             api.start(container["Id"])
@@ -79,6 +80,7 @@ def export(engine: Engine, image: str, volume: str, version: str, contents: Cont
             user="0:0",
             labels=labels("cell", version, owner=owner(), environment=contents.environment),
             network_disabled=True,
+            use_config_proxy=False,
             host_config=api.create_host_config(
                 mounts=[Mount(target=STORE, source=volume, type="volume", read_only=True)]
             ),

@@ -75,6 +75,7 @@ class Keeper:
                 stdin_open=True,
                 user=f"{_BUILDER}:{_BUILDER}",
                 environment=_variables(),
+                use_config_proxy=False,
                 working_dir=STORE,
                 labels=labels("keeper", version, owner=owner()),
                 host_config=api.create_host_config(

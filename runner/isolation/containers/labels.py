@@ -37,11 +37,13 @@ def owner() -> str:
 
 
 def _machine() -> str:
+    """A name for where pids mean the same: host, boot, and the namespace of pids (we may be in a container)."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        space = os.readlink("/proc/self/ns/pid")
     except OSError:
-        boot = "-"
-    return f"{socket.gethostname()}:{boot}"
+        boot = space = "-"
+    return f"{socket.gethostname()}:{boot}:{space}"
 
 
 def owner_lives(value: str) -> bool | None:
