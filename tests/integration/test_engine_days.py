@@ -28,7 +28,7 @@ from runner.resolve.lock import Lock
 from runner.resolve.uv import Uv
 from tests.integration.conftest import ROOT, metamatrix, results, verdicts
 from tests.integration.engines import EngineProcess, needed, running_engine, running_podman
-from tests.integration.programs import LIMITS, program, small_lock
+from tests.integration.programs import LIMITS, all_of, program, small_lock
 
 pytestmark = [pytest.mark.slow, pytest.mark.docker]
 
@@ -73,6 +73,17 @@ def test_a_container_that_ignores_every_signal_is_ended_all_the_same(
         channel.close(1.0)
         assert time.monotonic() - start < 10
         assert channel.status() == "its container is gone"
+
+
+def test_another_python_has_images_of_its_own(engine: EngineProcess, tmp_path: Path) -> None:
+    """Python 3.13 comes from the Debian suite that has it; its environments stand beside those of 3.11."""
+    with _docker(engine, tmp_path) as isolation:
+        environment = isolation.build(small_lock("3.13"), 1)
+        source = "import sys, pygments\nprint(*sys.version_info[:2], sys.prefix)\n"
+        channel = isolation.start(environment, StartRequest(program(tmp_path, "version", source), LIMITS, 1))
+        assert all_of(channel).decode().split() == ["3", "13", str(environment.path)]
+        channel.kill()
+    assert environment.record["python"].startswith("3.13.")
 
 
 def test_a_base_image_without_the_python_is_told_with_the_end_of_the_build_log(

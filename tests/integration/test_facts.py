@@ -109,7 +109,7 @@ def test_bad_verdicts_have_a_cold_witness(quick: dict[str, Any]) -> None:
 
 
 def test_every_control_is_caught_in_every_environment(quick: dict[str, Any]) -> None:
-    """All five planted defects are found, with the right kind, in every environment."""
+    """All planted defects are found, with the right kind, in every environment."""
     for environment in quick["environments"]:
         assert len(environment["controls"]) >= 25
         assert all(control["caught"] for control in environment["controls"]), environment["controls"]
