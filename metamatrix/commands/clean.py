@@ -71,7 +71,7 @@ def _engine(report: _Report, budget: int, everything: bool, dry_run: bool) -> No
     """Containers, images and the volume of the engine that answers, if one does."""
     from runner.isolation.containers import housekeeping
     from runner.isolation.containers.docker import volume_name
-    from runner.isolation.containers.engine import Engine, EngineFailed, connect
+    from runner.isolation.containers.engine import EngineFailed, connect
     from runner.isolation.containers.keeper import Keeper
 
     try:
@@ -88,15 +88,14 @@ def _engine(report: _Report, budget: int, everything: bool, dry_run: bool) -> No
             else:
                 report.removal(thing.kind, thing.name, thing.bytes)
 
-    def volume(engine: Engine) -> None:
+    def volume(held: int) -> None:
         """The volume can be looked into only through a container, and so through an image that is there."""
         builds = [thing for thing in housekeeping.images(engine) if thing.role == "build"]
         if not builds or not any(thing.id == volume_name() for thing in housekeeping.volumes(engine)):
             return
         keeper = Keeper(engine, builds[0].id, volume_name(), __version__, default_store() / "probe")
         try:
-            in_use = {thing.environment for thing in housekeeping.living_containers(engine) if thing.environment}
-            planned = keeper.tidy(budget - held, in_use, carry_out=not dry_run)
+            planned = keeper.tidy(budget - held, housekeeping.environments_in_use(engine), carry_out=not dry_run)
             _tidied(report, f"in the volume {volume_name()}", planned)
         finally:
             keeper.close()
@@ -115,7 +114,7 @@ def _engine(report: _Report, budget: int, everything: bool, dry_run: bool) -> No
         remove(housekeeping.superseded(engine))
         held = sum(thing.bytes for thing in housekeeping.images(engine))
         report.held_bytes += held
-        volume(engine)
+        volume(held)
     finally:
         engine.close()
 

@@ -13,39 +13,18 @@ from typing import Any
 import pytest
 
 from metamatrix import __version__
-from metamatrix.publish import document
-from runner.engine.engine import Engine, Options
-from runner.isolation.archive import write_archive
 from runner.isolation.containers.docker import Docker
 from runner.isolation.containers.engine import connect
 from runner.isolation.contract import StartRequest
-from runner.plan import read_plan
 from runner.resolve.lock import Lock
 from runner.resolve.uv import Uv
-from runner.results.folder import RunFolder
 from tests.integration.conftest import attempts, metamatrix, results, start, verdicts, wait_for_attempts
 from tests.integration.engines import EngineProcess
-from tests.integration.programs import LIMITS, all_of, program, small_lock
+from tests.integration.programs import LIMITS, all_of, program, run_with_probe, small_lock
 
 pytestmark = [pytest.mark.slow, pytest.mark.docker]
 
 ONE = "diffusers == 0.38.0 and transformers == 5.6.0"
-
-
-class _Quiet:
-    """An observer that keeps notes."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def environment(self, key: str, state: str) -> None:
-        self.notes.append(f"{key} {state}")
-
-    def attempt(self, attempt: Any) -> None:
-        self.notes.append(attempt.how)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 @pytest.fixture
@@ -133,23 +112,10 @@ zygote.main()
 
 
 def test_a_cell_that_eats_the_containers_memory_is_out_of_memory_and_its_neighbours_are_not(
-    isolation: Docker, quick_docker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    isolation: Docker, quick_docker: Path, tmp_path: Path
 ) -> None:
     """Beside others the kill says nothing; alone, and cold, it is the verdict. The other cells pass."""
-    plan = read_plan(quick_docker / "plan.json").only(
-        lambda cell: (
-            cell.asked["diffusers"] == "0.32.2"
-            and cell.probe["load"] == "pretrained"
-            and cell.probe["checkpoint"] == "canonical"
-            and cell.probe["offload"] in ("none", "sequential", "disk")
-        )
-    )
-    names = [f"probe/{path.name}" for path in (Path("runner") / "probe").glob("*.py")]
-    monkeypatch.setattr("runner.engine.engine.write_probe", lambda folder: write_archive(folder, "bomb", names, BOMB))
-    with RunFolder(tmp_path / "run") as folder:
-        folder.keep_plan(plan)
-        Engine(plan, folder, isolation, tmp_path, _Quiet(), Options(2)).run()
-        cells = {cell.axes["offload"]: cell for cell in document(folder).cells}
+    cells = run_with_probe(BOMB, quick_docker, isolation, tmp_path / "run")
     assert {name: cell.verdict for name, cell in cells.items()} == {
         "none": "pass",
         "sequential": "pass",

@@ -15,14 +15,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from metamatrix.publish import document
-from runner.engine.engine import Engine, Options
-from runner.isolation.archive import write_archive
 from runner.isolation.venv import Venv, default_store
-from runner.plan import read_plan
 from runner.resolve.uv import Uv
-from runner.results.folder import RunFolder
 from tests.integration.conftest import ROOT, metamatrix, results, run_text, start, verdicts, wait_for_attempts
+from tests.integration.programs import run_with_probe
 
 pytestmark = pytest.mark.slow
 
@@ -219,35 +215,10 @@ zygote.main()
 """
 
 
-class _Silent:
-    """An observer that does not care."""
-
-    def environment(self, key: str, state: str) -> None:
-        """Do nothing."""
-
-    def attempt(self, attempt: Any) -> None:
-        """Do nothing."""
-
-    def note(self, text: str) -> None:
-        """Do nothing."""
-
-
 def test_a_cell_that_kills_its_zygote_each_time_is_a_crash_and_its_neighbours_pass(
-    quick_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quick_folder: Path, tmp_path: Path
 ) -> None:
     """Twice in a fork it says nothing, since an engine may have gone; in a process of its own it is the verdict."""
-    plan = read_plan(quick_folder / "plan.json").only(
-        lambda cell: (
-            cell.asked["diffusers"] == "0.32.2"
-            and cell.probe["load"] == "pretrained"
-            and cell.probe["checkpoint"] == "canonical"
-            and cell.probe["offload"] in ("none", "sequential", "disk")
-        )
-    )
-    names = [f"probe/{path.name}" for path in (ROOT / "runner" / "probe").glob("*.py")]
-    monkeypatch.setattr("runner.engine.engine.write_probe", lambda folder: write_archive(folder, "kill", names, KILLER))
-    with RunFolder(tmp_path / "run") as folder:
-        folder.keep_plan(plan)
-        Engine(plan, folder, Venv(default_store(), Uv()), tmp_path, _Silent(), Options(2)).run()
-        verdict = {cell.axes["offload"]: cell.verdict for cell in document(folder).cells}
+    cells = run_with_probe(KILLER, quick_folder, Venv(default_store(), Uv()), tmp_path / "run")
+    verdict = {name: cell.verdict for name, cell in cells.items()}
     assert verdict == {"none": "pass", "sequential": "pass", "disk": "crash"}

@@ -1,9 +1,9 @@
 """What may a container of cells do? Compute, and write into a small tmpfs; nothing else.
 
-`use_config_proxy=False` everywhere: else the SDK adds the proxy of the user's Docker settings, with its password.
-
 No network, nothing of the host, a read-only root and store, no privilege to gain. Its limits are the backstop
 of those that each cell puts on itself: the zygote, as many cells as run at once, and the tmpfs.
+
+`use_config_proxy=False` everywhere: else the SDK adds the proxy of the user's Docker settings, with its password.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from runner.environments.store import Environment
 from runner.isolation.containers.engine import Engine, failures
 from runner.isolation.containers.keeper import STORE
 from runner.isolation.containers.labels import labels, owner
-from runner.isolation.containers.lifetime import ULIMITS, attach_and_start, let_go, remove
+from runner.isolation.containers.lifetime import ULIMITS, attach_and_start, let_go, remove, run_to_end
 from runner.isolation.containers.streams import Streams
 from runner.isolation.contract import StartRequest, cell_variables
 
-__all__ = ["ContainerChannel", "start_cells"]
+__all__ = ["ContainerChannel", "run_once", "start_cells"]
 
 SCRATCH = "/scratch"
 _MIB = 1 << 20
@@ -108,9 +108,7 @@ def run_once(engine: Engine, image: str, version: str, command: Sequence[str]) -
         )
     identifier = str(container["Id"])
     try:
-        api.start(identifier)
-        status = int(api.wait(identifier, timeout=60)["StatusCode"])
-        return status, api.logs(identifier).decode("utf-8", "backslashreplace")
+        return run_to_end(engine, identifier, seconds=60)
     except APIError as error:
         said = str(error.explanation or error)
         if "executable file not found" in said:

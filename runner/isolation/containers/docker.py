@@ -18,8 +18,8 @@ from runner.isolation.containers.engine import Engine, EngineFailed, failures
 from runner.isolation.containers.export import Contents, export, push, system_packages
 from runner.isolation.containers.housekeeping import (
     dead_containers,
+    environments_in_use,
     images,
-    living_containers,
     remove_thing,
     superseded,
     tagged,
@@ -111,8 +111,8 @@ class Docker:
             if all(keeper.holds(identifier) for identifier, of in wanted.items() if of == python):
                 continue
             held = sum(thing.bytes for thing in images(self._engine))
-            in_use = {thing.environment for thing in living_containers(self._engine) if thing.environment}
-            planned = keeper.tidy(budget - held, in_use | wanted.keys(), carry_out=True)
+            keep = environments_in_use(self._engine) | wanted.keys()
+            planned = keeper.tidy(budget - held, keep, carry_out=True)
             if planned.total + held > budget:
                 for thing in superseded(self._engine):
                     remove_thing(self._engine, thing)

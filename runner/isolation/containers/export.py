@@ -16,7 +16,7 @@ from runner.isolation.archive import write_archive, write_probe
 from runner.isolation.containers.engine import Engine, EngineFailed, failures
 from runner.isolation.containers.keeper import STORE
 from runner.isolation.containers.labels import labels, owner
-from runner.isolation.containers.lifetime import remove
+from runner.isolation.containers.lifetime import remove, run_to_end
 
 __all__ = ["HOME", "Contents", "export", "push", "system_packages"]
 
@@ -49,9 +49,7 @@ def system_packages(engine: Engine, image: str, version: str) -> list[tuple[str,
             use_config_proxy=False,
         )
         try:
-            api.start(container["Id"])
-            status = int(api.wait(container["Id"])["StatusCode"])
-            said = api.logs(container["Id"]).decode("utf-8", "backslashreplace")
+            status, said = run_to_end(engine, container["Id"])
         finally:
             remove(engine, container["Id"])
     if status != 0:
@@ -87,11 +85,9 @@ def export(engine: Engine, image: str, volume: str, version: str, contents: Cont
         )
         identifier = str(container["Id"])
         try:
-            api.start(identifier)
-            status = int(api.wait(identifier)["StatusCode"])
+            status, said = run_to_end(engine, identifier)
             if status != 0:
-                said = api.logs(identifier).decode("utf-8", "backslashreplace").strip()[-600:]
-                raise EngineFailed(f"the environment could not be copied into the image: {said}")
+                raise EngineFailed(f"the environment could not be copied into the image: {said.strip()[-600:]}")
             api.put_archive(identifier, "/", _archive(contents, work))
             repository, _, name = tag.rpartition(":")
             made = api.commit(identifier, repository=repository, tag=name, conf=_configuration(contents, version))

@@ -11,8 +11,17 @@ from runner.isolation.containers.engine import Engine, failures
 from runner.isolation.containers.labels import ENVIRONMENT, OWNER, ROLE, owner_lives
 from runner.isolation.containers.lifetime import remove
 
-__all__ = ["Thing", "dead_containers", "images", "living_containers", "remove_thing", "superseded", "tagged", "volumes"]
-
+__all__ = [
+    "Thing",
+    "dead_containers",
+    "environments_in_use",
+    "images",
+    "living_containers",
+    "remove_thing",
+    "superseded",
+    "tagged",
+    "volumes",
+]
 
 _OURS = "localhost/metamatrix-"
 
@@ -44,20 +53,24 @@ def _container(row: dict[str, Any]) -> Thing:
     return Thing("container", row["Labels"][ROLE], row["Id"], name, environment=environment)
 
 
+def _is_dead(row: dict[str, Any]) -> bool:
+    lives = owner_lives(row["Labels"].get(OWNER, ""))
+    return lives is False or (lives is None and row["State"] not in ("running", "created"))
+
+
 def dead_containers(engine: Engine) -> list[Thing]:
     """What killed runs have left: the owner is gone, or is of another machine and the container does not run."""
-    found = []
-    for row in _containers(engine):
-        lives = owner_lives(row["Labels"].get(OWNER, ""))
-        if lives is False or (lives is None and row["State"] not in ("running", "created")):
-            found.append(_container(row))
-    return found
+    return [_container(row) for row in _containers(engine) if _is_dead(row)]
 
 
 def living_containers(engine: Engine) -> list[Thing]:
     """Those of runs that go on."""
-    dead = {thing.id for thing in dead_containers(engine)}
-    return [_container(row) for row in _containers(engine) if row["Id"] not in dead]
+    return [_container(row) for row in _containers(engine) if not _is_dead(row)]
+
+
+def environments_in_use(engine: Engine) -> set[str]:
+    """The environments that containers of cells use now, of whatever run."""
+    return {thing.environment for thing in living_containers(engine) if thing.environment}
 
 
 def images(engine: Engine) -> list[Thing]:

@@ -10,7 +10,7 @@ from docker.types import Ulimit
 from runner.isolation.containers.engine import Engine, EngineFailed, failures
 from runner.isolation.containers.streams import Streams
 
-__all__ = ["ULIMITS", "attach_and_start", "let_go", "remove"]
+__all__ = ["ULIMITS", "attach_and_start", "let_go", "remove", "run_to_end"]
 
 ULIMITS = [Ulimit(name=name, soft=4096, hard=4096) for name in ("nofile", "nproc")]
 """Said, because an engine's own choice (Podman's) may be more than a container without privileges can have."""
@@ -26,6 +26,17 @@ def attach_and_start(engine: Engine, container: str) -> Streams:
         let_go(engine, container)
         raise
     return streams
+
+
+def run_to_end(engine: Engine, container: str, seconds: int | None = None) -> tuple[int, str]:
+    """Start a container that was made and wait for it: (exit status, all that it said). Removing it is the caller's.
+
+    Raises what the SDK raises; `seconds` None waits as long as it takes.
+    """
+    api = engine.client.api
+    api.start(container)
+    status = int(api.wait(container, timeout=seconds)["StatusCode"])
+    return status, api.logs(container).decode("utf-8", "backslashreplace")
 
 
 def remove(engine: Engine, container: str, seconds: float = 20.0) -> None:
