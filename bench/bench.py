@@ -42,14 +42,17 @@ _WARM = """
 import json, sys, tempfile, time
 sys.path.insert(0, sys.argv[1])
 start = time.monotonic()
+from runner.probe import loads
 from runner.probe.child import Cell, import_libraries
 from runner.probe.expected import Weights
 work = json.load(open(sys.argv[2]))
-import_libraries(work["class"])
+import_libraries()
+loads.pipeline_class(work["requests"][0]["class"])
 imported = time.monotonic()
-weights = Weights(work["weights"])
+weights = {name: Weights(entry["weights"]) for name, entry in work["pipelines"].items()}
 for request in work["requests"]:
-    Cell({**work["shared"], **request}, weights, tempfile.mkdtemp(dir=work["scratch"]), lambda report: None).run()
+    own = weights[request["pipeline"]]
+    Cell({**work["shared"], **request}, own, tempfile.mkdtemp(dir=work["scratch"]), lambda report: None).run()
 print(json.dumps({"import": imported - start, "cells": time.monotonic() - imported}))
 """
 
@@ -60,11 +63,10 @@ def _open(isolation: Isolation, environment: Environment, work: dict[str, Any], 
         {
             "kind": "open",
             "warm": warm,
-            "class": work["class"],
-            "weights": work["weights"],
+            "pipelines": work["pipelines"],
             "scratch": client.scratch,
             "container": "engine" in client.conditions,
-            "rehearsal": work["requests"][0] if warm else None,
+            "rehearsals": work["requests"][:1] if warm else [],
         }
     )
     client.receive(300)
@@ -117,10 +119,9 @@ def _work(isolation: Isolation, cells: list[PlannedCell]) -> dict[str, Any]:
     """What is run, with the paths that the cells of an isolation see."""
     requests = Requests(default_store() / "checkpoints", isolation.give)
     return {
-        "class": requests.class_name(cells[0]),
-        "weights": requests.weights(),
+        "pipelines": requests.pipelines(cell.probe["pipeline"] for cell in cells),
         "requests": [requests.request(cell) for cell in cells],
-        "shared": {"golden": None, "reference": None},
+        "shared": {"golden": {}, "reference": {}},
         "archive": write_probe(default_store() / "probe"),
     }
 
@@ -157,7 +158,7 @@ def main() -> None:
     options = parser.parse_args()
     uv = Uv()
     plan = plan_matrix(Path("matrix.yaml"), SELECT, uv, Console(stderr=True))
-    cells = [cell for cell in plan.cells if not_applicable(cell.probe["checkpoint"]) is None][: options.cells]
+    cells = [cell for cell in plan.cells if not_applicable(cell.probe["checkpoint"], "sd15") is None][: options.cells]
     venv = Venv(default_store(), uv)
     environment = venv.build(plan.lock(plan.environments[0]), 2)
     work = _work(venv, cells)

@@ -31,7 +31,9 @@ class Progress:
         self._console = console
         self._lock = threading.Lock()
         self._states = {environment.key: "queued" for environment in plan.environments}
-        self._ids = {cell.id for cell in plan.cells if not_applicable(cell.probe["checkpoint"]) is None}
+        self._ids = {
+            cell.id for cell in plan.cells if not_applicable(cell.probe["checkpoint"], cell.probe["pipeline"]) is None
+        }
         self._seen: set[str] = set()
         self._total = len(self._ids)
         self._done_before = done

@@ -66,7 +66,7 @@ def _environment(
     plan: Plan, planned: PlannedEnvironment, state: EnvironmentState | None, attempts: dict[str, list[Attempt]]
 ) -> EnvironmentModel:
     record = dict(state.record) if state is not None and state.record is not None else {}
-    cells = plan.of(planned.key)
+    first = {cell.probe["pipeline"]: cell for cell in reversed(plan.of(planned.key))}
     return EnvironmentModel(
         id=planned.key,
         requested=planned.asked,
@@ -76,8 +76,10 @@ def _environment(
         platform=record.get("platform"),
         torch_build=record.get("torch_build", ""),
         direct_url=record.get("direct_url", {}),
-        controls=controls_table(cells[0], attempts),
-        drift=_drift(cells[0], attempts),
+        controls=[
+            {"pipeline": pipeline, **row} for pipeline, cell in first.items() for row in controls_table(cell, attempts)
+        ],
+        drift="; ".join(found for cell in first.values() if (found := _drift(cell, attempts))),
         proof=planned.proof,
         fault=planned.fault or (state.fault if state is not None else ""),
     )
@@ -89,7 +91,7 @@ def _drift(cell: PlannedCell, attempts: dict[str, list[Attempt]]) -> str:
         for report in attempt.stages:
             golden = report["facts"].get("golden")
             if golden and not golden["within"]:
-                return f"{golden['array']} differs by {golden['difference']} from the golden arrays"
+                return f"{cell.probe['pipeline']}: {golden['array']} differs by {golden['difference']} from the golden arrays"
     return ""
 
 

@@ -50,7 +50,7 @@ class EnvironmentModel(_Model):
     platform: str | None
     torch_build: str
     direct_url: dict[str, Any]
-    controls: list[dict[str, Any]] = Field(description="Negative controls: id, expected, got, caught.")
+    controls: list[dict[str, Any]] = Field(description="Negative controls: pipeline, id, expected, got, caught.")
     drift: str = Field(description="How the reference misses the golden arrays; empty where it does not.")
     proof: str = Field(description="The derivation that no such environment exists.")
     fault: str = Field(description="Why there is no answer for it.")

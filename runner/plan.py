@@ -68,7 +68,7 @@ class PlannedCell:
     def at(self, **probe: str) -> PlannedCell:
         """The neighbour of this cell that differs in some probe axes."""
         axes = {**self.probe, **probe}
-        checkpoint = checkpoint_digest(axes["checkpoint"])
+        checkpoint = checkpoint_digest(axes["pipeline"], axes["checkpoint"])
         identifier = cell_id(self.environment, axes, checkpoint, PROBE_VERSION)
         return replace(self, id=identifier, subject="", probe=axes, checkpoint=checkpoint, expectation=None)
 
@@ -111,10 +111,10 @@ class Plan:
 
 
 @cache
-def checkpoint_digest(name: str) -> str:
+def checkpoint_digest(pipeline: str, name: str) -> str:
     """The digest of a checkpoint's files; a damage that does not apply has a digest of its name only."""
-    applies = damage.not_applicable(name) is None
-    return files.digest(files.contents(name)) if applies else digest(["not applicable", name])
+    applies = damage.not_applicable(name, pipeline) is None
+    return files.digest(files.contents(pipeline, name)) if applies else digest(["not applicable", name])
 
 
 def make_plan(
@@ -180,7 +180,7 @@ def _environment(asked: Asked, request: str, resolution: Resolution, locks: dict
 
 
 def _cell(asked: Asked, environment: str, expect: Iterable[Expect]) -> PlannedCell:
-    checkpoint = checkpoint_digest(asked.probe["checkpoint"])
+    checkpoint = checkpoint_digest(asked.probe["pipeline"], asked.probe["checkpoint"])
     known = next((entry for entry in expect if entry.when.matches(asked.row())), None)
     expectation = (
         Expectation(known.verdict.value, known.expires.isoformat(), known.link, known.reason) if known else None

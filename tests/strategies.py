@@ -61,7 +61,9 @@ def cell(**probe: str) -> PlannedCell:
         "runner": "cpu",
         **probe,
     }
-    plain = PlannedCell("", "subject", "environment", {"torch": "2.13.0"}, axes, checkpoint_digest(axes["checkpoint"]))
+    plain = PlannedCell(
+        "", "subject", "environment", {"torch": "2.13.0"}, axes, checkpoint_digest(axes["pipeline"], axes["checkpoint"])
+    )
     return plain.at()
 
 

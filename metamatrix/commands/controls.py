@@ -27,7 +27,7 @@ def run_controls(folder: Path, as_json: bool) -> int:
         results = document(run)
     rows = [
         {"id": row["id"], "environment": environment.id}
-        | {name: row[name] for name in ("expected", "got", "where", "caught")}
+        | {name: row[name] for name in ("pipeline", "expected", "got", "where", "caught")}
         for environment in results.environments
         for row in environment.controls
     ]
@@ -43,7 +43,7 @@ def run_controls(folder: Path, as_json: bool) -> int:
 
 
 def _print(results: ResultsModel) -> None:
-    """One row a defect, one column an environment: what the guard said, marked where it missed."""
+    """One row a defect, one column an environment: what the guard said, marked where it missed in some pipeline."""
     environments = [environment for environment in results.environments if environment.controls]
     table = Table(title=f"planted defects and what the guard said, in {len(environments)} environments")
     table.add_column("defect", no_wrap=True)
@@ -54,8 +54,10 @@ def _print(results: ResultsModel) -> None:
     for name, kind in expected.items():
         said = []
         for environment in environments:
-            found = next((row for row in environment.controls if row["id"] == name), None)
-            words = (", ".join(found["got"]) or "nothing") if found is not None else "not planted"
-            said.append(words if found is None or found["caught"] else f"MISSED: {words}")
+            rows = [row for row in environment.controls if row["id"] == name]
+            missed = [row for row in rows if not row["caught"]]
+            words = ", ".join(dict.fromkeys(kind for row in missed or rows for kind in row["got"])) or "nothing"
+            where = ", ".join(row["pipeline"] for row in missed)
+            said.append(f"MISSED in {where}: {words}" if missed else words if rows else "not planted")
         table.add_row(*(escape(text) for text in (name, kind, *said)))
     Console().print(table)

@@ -61,7 +61,7 @@ def run_image(
             materials = bill_of_materials(lock, system, made, f"metamatrix {__version__}")
             given: list[Path] = []
             requests = Requests(Path(work) / "checkpoints", lambda path: _give(given, path))
-            work_list = _cells(plan, cells, requests, _shared(run, cells[0], attempts))
+            work_list = _cells(plan, cells, requests, _shared(run, cells, attempts))
             contents = Contents(planned.key, lock.text, work_list, tuple(given), materials)
             try:
                 identifier = isolation.export(lock, contents, name, Path(work))
@@ -97,24 +97,28 @@ def _give(given: list[Path], path: Path) -> str:
     return f"{HOME}/checkpoints/{path.name}"
 
 
-def _shared(run: RunFolder, cell: PlannedCell, attempts: Mapping[str, Sequence[Attempt]]) -> dict[str, Any]:
-    """What every cell compares its output with."""
-    kept = reference_arrays(cell, attempts)
-    return {"golden": golden_arrays(cell.probe["pipeline"]), "reference": run.arrays(kept) if kept else None}
+def _shared(run: RunFolder, cells: list[PlannedCell], attempts: Mapping[str, Sequence[Attempt]]) -> dict[str, Any]:
+    """What every cell compares its output with, by pipeline."""
+    first = {cell.probe["pipeline"]: cell for cell in cells}
+    golden = {pipeline: golden_arrays(pipeline) for pipeline in first}
+    kept = {pipeline: reference_arrays(cell, attempts) for pipeline, cell in first.items()}
+    return {
+        "golden": {pipeline: arrays for pipeline, arrays in golden.items() if arrays},
+        "reference": {pipeline: run.arrays(digest) for pipeline, digest in kept.items() if digest},
+    }
 
 
 def _cells(plan: Plan, cells: list[PlannedCell], requests: Requests, shared: dict[str, Any]) -> dict[str, Any]:
     """What the image's own check reads."""
-    first = reference_cell(cells[0])
+    firsts = {cell.probe["pipeline"]: reference_cell(cell) for cell in cells}
     opening = {
         "kind": "open",
         "warm": True,
         "container": False,
-        "class": requests.class_name(first),
-        "weights": requests.weights(),
-        "rehearsal": requests.request(first),
+        "pipelines": requests.pipelines(firsts),
+        "rehearsals": [requests.request(cell) for cell in firsts.values()],
     }
-    names = ("pipeline", "checkpoint", "load", "offload", "dtype")
+    names = ("pipeline", "checkpoint", "load", "offload", "lifecycle", "dtype")
     return {
         "open": opening,
         "shared": shared,

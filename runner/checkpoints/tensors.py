@@ -15,7 +15,7 @@ import sys
 from array import array
 from dataclasses import dataclass
 
-__all__ = ["Tensor", "integers", "read_safetensors", "seeded", "write_safetensors"]
+__all__ = ["Tensor", "identity", "joined", "read_safetensors", "seeded", "write_safetensors"]
 
 _SIZES = {"F32": 4, "I64": 8}
 
@@ -34,6 +34,24 @@ class Tensor:
             raise ValueError(f"cannot reshape {self.shape} to {shape}")
         return Tensor(self.dtype, shape, self.data)
 
+    def without_last_row(self) -> Tensor:
+        """The same numbers but those of the last index of the first dimension."""
+        rows = self.shape[0]
+        return Tensor(self.dtype, (rows - 1, *self.shape[1:]), self.data[: len(self.data) // rows * (rows - 1)])
+
+    def transposed(self) -> Tensor:
+        """A matrix with rows and columns exchanged."""
+        rows, columns = self.shape
+        size = _SIZES[self.dtype]
+        cells = [self.data[at : at + size] for at in range(0, len(self.data), size)]
+        data = b"".join(cells[row * columns + column] for column in range(columns) for row in range(rows))
+        return Tensor(self.dtype, (columns, rows), data)
+
+    @classmethod
+    def counting(cls, count: int) -> Tensor:
+        """0 … count-1 as int64, in the shape (1, count)."""
+        return cls("I64", (1, count), struct.pack(f"<{count}q", *range(count)))
+
 
 def seeded(seed: str, shape: tuple[int, ...], centre: float = 0.0, spread: float = 1.0) -> Tensor:
     """float32 numbers spread evenly over `centre` ± `spread`, fixed by `seed` (any text)."""
@@ -49,9 +67,17 @@ def seeded(seed: str, shape: tuple[int, ...], centre: float = 0.0, spread: float
     return Tensor("F32", shape, values.tobytes())
 
 
-def integers(values: range, shape: tuple[int, ...]) -> Tensor:
-    """An int64 tensor that counts through `values`."""
-    return Tensor("I64", shape, struct.pack(f"<{len(values)}q", *values))
+def identity(width: int) -> Tensor:
+    """The float32 identity matrix."""
+    numbers = [float(row == column) for row in range(width) for column in range(width)]
+    return Tensor("F32", (width, width), struct.pack(f"<{len(numbers)}f", *numbers))
+
+
+def joined(tensors: list[Tensor]) -> Tensor:
+    """Tensors that differ in their first dimension only, one after the other along it."""
+    first = tensors[0]
+    rows = sum(tensor.shape[0] for tensor in tensors)
+    return Tensor(first.dtype, (rows, *first.shape[1:]), b"".join(tensor.data for tensor in tensors))
 
 
 def write_safetensors(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:

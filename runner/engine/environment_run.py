@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from runner.checkpoints.damage import CANONICAL, not_applicable
+from runner.checkpoints.damage import damaged, not_applicable
 from runner.checkpoints.golden import golden_arrays
 from runner.engine.requests import Requests
 from runner.engine.slots import Slots
@@ -72,7 +72,9 @@ class EnvironmentRun:
     ) -> None:
         self._environment = environment
         self._runner = runner
-        self._cells = [cell for cell in cells if not_applicable(cell.probe["checkpoint"]) is None]
+        self._cells = [
+            cell for cell in cells if not_applicable(cell.probe["checkpoint"], cell.probe["pipeline"]) is None
+        ]
         self._folder = folder
         self._requests = requests
         self._settings = settings
@@ -82,7 +84,8 @@ class EnvironmentRun:
         self._losses: dict[str, int] = {}
         self._suspects: list[PlannedCell] = []
         self._zygote: Zygote | None = None
-        self._import_error: dict[str, Any] | None = None
+        self._import_errors: dict[str, dict[str, Any]] = {}
+        self._first_of = {cell.probe["pipeline"]: cell for cell in reversed(self._cells)}
 
     def run(self) -> None:
         """Run what is left to run.
@@ -98,8 +101,9 @@ class EnvironmentRun:
             return
         try:
             if self._runner == "cpu":  # the golden arrays were computed there; a GPU has its own reference
-                self._shared["golden"] = golden_arrays(self._cells[0].probe["pipeline"])
-            self._run_reference(cells[0])
+                golden = {pipeline: golden_arrays(pipeline) for pipeline in self._first_of}
+                self._shared["golden"] = {pipeline: arrays for pipeline, arrays in golden.items() if arrays}
+            self._run_references([reference_cell(cell) for cell in self._first_of.values()])
             self._run_cells(self._left(cells))
             self._close()
             self._run_cold(self._suspects, alone=True)
@@ -110,9 +114,8 @@ class EnvironmentRun:
 
     def _needed(self) -> list[PlannedCell]:
         """All cells to run, hidden ones first: the reference, the controls, a sound sibling of each damaged load."""
-        first = self._cells[0]
-        hidden = [reference_cell(first), controls_cell(first)]
-        hidden += [sibling(cell) for cell in self._cells if cell.probe["checkpoint"] != CANONICAL]
+        hidden = [make(cell) for make in (reference_cell, controls_cell) for cell in self._first_of.values()]
+        hidden += [sibling(cell) for cell in self._cells if damaged(cell.probe["checkpoint"])]
         return list({cell.id: cell for cell in [*hidden, *self._cells]}.values())
 
     def _left(self, cells: Sequence[PlannedCell]) -> list[PlannedCell]:
@@ -123,14 +126,14 @@ class EnvironmentRun:
             if all(judge(attempt).group is Class.NO_ANSWER for attempt in self._attempts.get(cell.id, ()))
         ]
 
-    def _run_reference(self, cell: PlannedCell) -> None:
-        """The reference comes first: its arrays are what every other cell of the environment is compared with."""
-        if self._left([cell]):
-            self._run_cold([cell], arrays=True) if self._settings.cold else self._run_forked([cell], arrays=True)
-        kept = reference_arrays(cell, self._attempts)
-        if kept:
-            self._shared["reference"] = self._folder.arrays(kept)
-            self._share()
+    def _run_references(self, cells: Sequence[PlannedCell]) -> None:
+        """They come first: their arrays are what every other cell of the environment and pipeline is compared with."""
+        self._run_cells(self._left(cells), arrays=True)
+        kept = {cell.probe["pipeline"]: reference_arrays(cell, self._attempts) for cell in cells}
+        self._shared["reference"] = {
+            pipeline: self._folder.arrays(digest) for pipeline, digest in kept.items() if digest
+        }
+        self._share()
 
     def _share(self) -> None:
         """Give an open zygote what its cells compare with; a later one gets it when it starts."""
@@ -141,11 +144,11 @@ class EnvironmentRun:
                 self._settings.on_note(f"{self._environment.id}: {error}")
                 self._zygote = None
 
-    def _run_cells(self, cells: Sequence[PlannedCell]) -> None:
+    def _run_cells(self, cells: Sequence[PlannedCell], arrays: bool = False) -> None:
         if self._settings.cold:
-            self._run_cold(cells)
+            self._run_cold(cells, arrays)
         else:
-            self._run_forked(cells)
+            self._run_forked(cells, arrays)
 
     # --- forked cells
 
@@ -155,8 +158,9 @@ class EnvironmentRun:
         alone: list[PlannedCell] = []
         while pending or alone:
             zygote = self._zygote = self._zygote or self._open()
+            pending, alone = self._without_imports(pending), self._without_imports(alone)
             if zygote is None:
-                self._without_zygote([*pending, *alone], arrays)
+                self._run_cold([*pending, *alone], arrays)
                 return
             try:
                 self._drive(zygote, pending, alone, arrays)
@@ -177,6 +181,7 @@ class EnvironmentRun:
             self._settings.on_note(f"{self._environment.id}: {error}")
             return None
         answer: dict[str, Any] = message[0] if message else {"kind": "silent"}
+        self._import_errors = answer.get("failures", {})
         if answer["kind"] == "ready" and answer["threads"] == 1:
             return zygote
         zygote.client.kill()
@@ -184,40 +189,42 @@ class EnvironmentRun:
             text = f"imports leave {answer['threads']} threads, so nothing is forked; each cell runs cold"
             self._settings.on_note(f"{self._environment.id}: {text}")
         elif answer["kind"] == "failed":
-            self._import_error = answer["error"]
+            self._import_errors = dict.fromkeys(self._first_of, answer["error"])
         return None
 
-    def _without_zygote(self, cells: Sequence[PlannedCell], arrays: bool) -> None:
-        """What cannot be imported stops every cell at import; what cannot be forked runs cold.
+    def _without_imports(self, cells: Sequence[PlannedCell]) -> list[PlannedCell]:
+        """What cannot be imported stops every cell of its pipeline at import; the cells that are left.
 
         One import serves all cells here as elsewhere, and a cold witness confirms it as any bad verdict.
         """
-        error = self._import_error
-        if error is None:
-            self._run_cold(cells, arrays)
-            return
-        kind = words.UNSUPPORTED if error["type"] == "Unsupported" else words.EXCEPTION
-        found = words.finding(kind, f"{error['type']}: {error['message']}", exception=error)
+        left = []
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         for cell in cells:
+            error = self._import_errors.get(cell.probe["pipeline"])
+            if error is None:
+                left.append(cell)
+                continue
+            kind = words.UNSUPPORTED if error["type"] == "Unsupported" else words.EXCEPTION
+            text = error["message"] if kind == words.UNSUPPORTED else f"{error['type']}: {error['message']}"
+            found = words.finding(kind, text, exception=error)
             report = {"stage": "import", "findings": [found], "facts": {}, "seconds": 0.0}
             self._keep(self._attempt(UnderWay(cell, now, [report], {"how": "exited"}, 0.0, False), "fork", False))
+        return left
 
     def _start(self, warm: bool) -> Zygote:
         settings = self._settings
         request = StartRequest(settings.archive, settings.limits, settings.jobs if warm else 1, self._runner)
         client = ZygoteClient(settings.isolation.start(self._environment, request))
         self._where = client.conditions
-        first = reference_cell(self._cells[0])
+        firsts = [reference_cell(cell) for cell in self._first_of.values()]
         opening: list[dict[str, Any]] = [
             {
                 "kind": "open",
                 "warm": warm,
-                "class": self._requests.class_name(first),
-                "weights": self._requests.weights(),
+                "pipelines": self._requests.pipelines(self._first_of),
                 "scratch": client.scratch,
                 "container": "engine" in client.conditions,
-                "rehearsal": self._requests.request(first) if warm else None,
+                "rehearsals": [self._requests.request(cell) for cell in firsts] if warm else [],
             },
             {"kind": "share", "values": self._shared},
         ]

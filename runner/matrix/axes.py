@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from runner.checkpoints import damage
+from runner.checkpoints.pipelines import PIPELINES
+from runner.probe.lifecycles import LIFECYCLES
 from runner.probe.loads import LOADS
 from runner.probe.offloads import OFFLOADS
 
@@ -12,11 +14,11 @@ ENVIRONMENT = ("python", "torch", "diffusers", "transformers", "accelerate", "sa
 """The environment axes that every matrix may use; any further package name is one too."""
 
 PROBE_VALUES: dict[str, tuple[str, ...]] = {
-    "pipeline": ("sd15",),
+    "pipeline": tuple(PIPELINES),
     "checkpoint": damage.NAMES,
     "load": tuple(LOADS),
     "offload": tuple(OFFLOADS),
-    "lifecycle": ("single",),
+    "lifecycle": tuple(LIFECYCLES),
     "dtype": ("float32",),
     "runner": ("cpu", "cuda"),
 }

@@ -6,10 +6,12 @@ import types
 from collections import deque
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Set, Tuple
 
-__all__ = ["Entry", "attributes", "entries", "hidden_tensors", "modules_by_path"]
+__all__ = ["Entry", "entries", "hidden_tensors", "members", "modules_by_path"]
 
 _HOOKS = ("_hf_hook", "_diffusers_hook", "_old_forward")
 """What accelerate and diffusers keep of their own at a module; `backing` asks it."""
+_REGISTERS = ("_parameters", "_buffers", "_modules")
+"""Where a torch module keeps its tensors and children."""
 _PLAIN = (bool, int, float, complex, str, bytes, type)
 _LISTS = (list, tuple, set, frozenset, deque)
 _CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
@@ -88,7 +90,8 @@ def hidden_tensors(roots: Iterable[Tuple[str, Any]], known: Iterable[Any]) -> It
     """
     import torch
 
-    seen = {id(value) for value in known}
+    counted = {id(value) for value in known}
+    seen: Set[int] = set()
     pending = list(roots)
     while pending:
         here, value = pending.pop()
@@ -96,14 +99,34 @@ def hidden_tensors(roots: Iterable[Tuple[str, Any]], known: Iterable[Any]) -> It
             continue
         seen.add(id(value))
         if isinstance(value, torch.Tensor):
-            yield here, value
+            if id(value) not in counted:
+                yield here, value
+            # A quantised weight keeps its scales in an object at the tensor.
+            pending += [("{}.{}".format(here, key), child) for key, child in vars(value).items()]
+        elif isinstance(value, torch.nn.Module) and id(value) in counted:
+            continue
         elif isinstance(value, (dict, *_LISTS)):
             pending += [("{}[{}]".format(here, key), child) for key, child in _children(value)]
         else:
-            pending += [("{}.{}".format(here, key), child) for key, child in attributes(value)]
+            pending += members(here, value)
 
 
-def attributes(value: Any) -> List[Tuple[str, Any]]:
+def members(here: str, value: Any) -> List[Tuple[str, Any]]:
+    """(name, object) of what an object called `here` holds; a module's tensors and children by their own names."""
+    found = []
+    for key, child in _attributes(value):
+        if key in _REGISTERS and isinstance(child, dict):
+            found += [(_below(here, name), member) for name, member in child.items()]
+        else:
+            found.append((_below(here, key), child))
+    return found
+
+
+def _below(here: str, key: str) -> str:
+    return "{}.{}".format(here, key) if here else str(key)
+
+
+def _attributes(value: Any) -> List[Tuple[str, Any]]:
     """What an object holds, its slots too; what the language and other libraries made holds nothing of a pipeline."""
     kind = type(value)
     if kind.__module__.partition(".")[0] in _FOREIGN or isinstance(value, _CODE):

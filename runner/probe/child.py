@@ -9,25 +9,25 @@ from typing import Any, Callable, Dict, List, Optional
 from runner.probe import controls, failure, words
 from runner.probe.expected import Weights
 from runner.probe.guard import inspect_components
+from runner.probe.lifecycles import LIFECYCLES
 from runner.probe.loads import LOADS, Loaded, Request, Unsupported, load, model_components, pipeline_class
 from runner.probe.messages import Recorder
-from runner.probe.offloads import OFFLOADS
-from runner.probe.step import GOLDEN_TOLERANCE, REFERENCE_TOLERANCE, compare, judge, paint, to_plain
+from runner.probe.offloads import OFFLOADS, Mode
+from runner.probe.step import GOLDEN_TOLERANCE, PROMPT, REFERENCE_TOLERANCE, compare, judge, paint, to_plain
 
 __all__ = ["Cell", "import_libraries"]
 
 Report = Callable[[Dict[str, Any]], None]
 
 
-def import_libraries(class_name: str) -> Dict[str, str]:
-    """Import what every cell needs; name -> version. The pipeline's class is asked for, not only the package."""
+def import_libraries() -> Dict[str, str]:
+    """Import what every cell needs; name -> version."""
     import accelerate
     import diffusers
     import safetensors
     import torch
     import transformers
 
-    pipeline_class(class_name)
     libraries = (torch, diffusers, transformers, accelerate, safetensors)
     return {library.__name__: str(library.__version__) for library in libraries}
 
@@ -39,9 +39,9 @@ class _Stop(Exception):
 class Cell:
     """One cell in one process. `report` is called after each stage with what was found there.
 
-    A request is {"class", "folder", "single", "components", "load", "offload", "dtype", "runner",
-    "reference", "golden", "arrays", "controls"}; `reference` and `golden` are arrays in plain form or
-    None; `arrays` asks for this cell's own arrays back.
+    A request is {"pipeline", "class", "folder", "single", "no_single", "components", "options", "call", "load",
+    "offload", "lifecycle", "dtype", "runner", "reference", "golden", "arrays", "controls"}; `reference` and `golden`
+    are arrays in plain form by pipeline; `arrays` asks for this cell's own arrays back.
     """
 
     def __init__(self, request: Dict[str, Any], weights: Weights, folder: str, report: Report) -> None:
@@ -51,6 +51,7 @@ class Cell:
         self._report = report
         self._findings: List[Dict[str, Any]] = []
         self._facts: Dict[str, Any] = {}
+        self._lifecycle = LIFECYCLES[request["lifecycle"]]
 
     def run(self) -> None:
         """Run every stage; a stage that cannot be followed ends the cell."""
@@ -62,7 +63,7 @@ class Cell:
             ("load", self._load),
             ("offload", self._offload),
             ("step", self._step),
-            ("lifecycle", self._release),
+            ("lifecycle", self._live),
         ):
             if not self._stage(name, work):
                 return
@@ -88,8 +89,11 @@ class Cell:
         )
         return goes_on
 
-    def _library(self, work: Callable[[], Any]) -> Any:
-        """Call into a library; what it raises is a finding, and the cell stops there."""
+    def _library(self, work: Callable[[], Any], during: str = "") -> Any:
+        """Call into a library; what it raises is a finding, and the cell stops there.
+
+        `during` says what was being done where the stage does not: a lifecycle loads and offloads too.
+        """
         try:
             return work()
         except Unsupported as error:
@@ -97,7 +101,8 @@ class Cell:
         except Exception as error:
             kind = words.OUT_OF_MEMORY if failure.is_out_of_memory(error) else words.EXCEPTION
             kind = words.HARNESS if failure.is_of_the_machine(error) else kind
-            self._findings.append(words.finding(kind, _line(error), exception=failure.describe(error)))
+            found = words.finding(kind, _line(error), exception=failure.describe(error))
+            self._findings.append({**found, "during": during} if during else found)
         raise _Stop
 
     def _guard(self, backed: bool) -> None:
@@ -111,7 +116,8 @@ class Cell:
         import warnings
 
         warnings.simplefilter("default")
-        self._facts["versions"] = self._library(lambda: import_libraries(self._request["class"]))
+        self._facts["versions"] = self._library(import_libraries)
+        self._library(lambda: pipeline_class(self._request["class"]))
         import diffusers
 
         diffusers.utils.logging.disable_progress_bar()
@@ -141,24 +147,28 @@ class Cell:
         }
 
     def _load(self) -> None:
-        import torch
+        self._load_and_look(self._request["load"], self._request["folder"])
 
-        before = torch.nn.Module.register_parameter
-        loaded = self._load_pipeline(self._request["load"])
+    def _load_and_look(self, strategy: str, folder: str, during: str = "") -> None:
+        loaded = self._load_pipeline(strategy, folder, during)
         self._pipeline = loaded.pipeline
         self._pipeline.set_progress_bar_config(disable=True)
-        if torch.nn.Module.register_parameter is not before:
-            self._findings.append(
-                words.finding(words.CORRUPT, "torch.nn.Module.register_parameter was left patched by the load")
-            )
         self._guard(False)
 
-    def _load_pipeline(self, strategy: str) -> Loaded:
+    def _load_pipeline(self, strategy: str, folder: str, during: str = "") -> Loaded:
         request = self._request
-        asked = Request(request["class"], request["folder"], request["single"], request["dtype"], request["components"])
+        asked = Request(
+            class_name=request["class"],
+            folder=folder,
+            single=request["single"],
+            no_single=request["no_single"],
+            dtype=request["dtype"],
+            components=request["components"],
+            options=request["options"],
+        )
         with Recorder() as recorder:
             try:
-                loaded: Loaded = self._library(lambda: load(strategy, asked))
+                loaded: Loaded = self._library(lambda: load(strategy, asked), during)
             finally:
                 self._facts["messages"] = recorder.kept()
         self._facts["call"] = loaded.call
@@ -173,28 +183,26 @@ class Cell:
             names += [name for name, _ in module.named_parameters()]
         return names
 
-    def _device(self) -> Any:
+    def _offload(self) -> None:
         import torch
 
-        return torch.device(self._request["runner"])
-
-    def _offload(self) -> None:
-        mode = OFFLOADS[self._request["offload"]]
-        folder = os.path.join(self._folder, "offload")
-        os.makedirs(folder)
-        self._facts["call"] = self._library(lambda: mode.apply(self._pipeline, self._device(), folder))
-        self._guard(mode.backed)
+        self._acts = _Acts(self, os.path.join(self._folder, "offload"), torch.device(self._request["runner"]))
+        self._library(lambda: self._lifecycle.before(self._acts))
+        self._facts["call"] = self._acts.enter(self._request["offload"], self._acts.folder)
+        self._guard(self._acts.backed)
 
     def _step(self) -> None:
-        first = self._library(lambda: paint(self._pipeline))
-        second = self._library(lambda: paint(self._pipeline))
+        options = self._request["call"]
+        first = self._library(lambda: paint(self._pipeline, options))
+        second = self._library(lambda: paint(self._pipeline, options))
         self._findings += judge(first, second)
         self._facts["image"] = {"mean": _number(first["image"].mean()), "deviation": _number(first["image"].std())}
         if not self._findings:
             self._compare_output(first)
         if self._request.get("arrays") and not self._findings:
             self._facts["arrays"] = to_plain(first)
-        self._guard(OFFLOADS[self._request["offload"]].backed)
+        self._guard(self._acts.backed)
+        self._first = first
 
     def _compare_output(self, arrays: Dict[str, Any]) -> None:
         golden = self._against("golden", arrays, GOLDEN_TOLERANCE)
@@ -207,7 +215,7 @@ class Cell:
             self._findings.append(words.finding(words.HARNESS, text))
 
     def _against(self, name: str, arrays: Dict[str, Any], tolerance: float) -> Optional[Dict[str, Any]]:
-        plain = self._request.get(name)
+        plain = self._request.get(name, {}).get(self._request["pipeline"])
         if plain is None:
             return None
         difference, where = compare(arrays, plain)
@@ -215,10 +223,9 @@ class Cell:
         self._facts[name] = {"difference": difference, "array": where, "tolerance": tolerance, "within": within}
         return dict(self._facts[name])
 
-    def _release(self) -> None:
-        mode = OFFLOADS[self._request["offload"]]
-        self._library(lambda: mode.release(self._pipeline))
-        self._guard(False)
+    def _live(self) -> None:
+        self._facts["steps"] = []
+        self._lifecycle.after(self._acts)
 
     def _controls(self) -> None:
         """Find a load that is clean, and plant the controls into it."""
@@ -226,14 +233,91 @@ class Cell:
             self._findings = []
             try:
                 self._import()
-                self._pipeline = self._load_pipeline(strategy).pipeline
-                self._guard(False)
+                self._load_and_look(strategy, self._request["folder"])
             except _Stop:
                 continue
             if not self._findings:
                 self._facts["controls"] = controls.run(model_components(self._pipeline), self._weights)
                 return
         self._findings = [words.finding(words.HARNESS, "no load of this environment is clean enough for controls")]
+
+
+class _Acts:
+    """What a lifecycle does with the pipeline of a cell; each step is written down, the first finding ends it."""
+
+    def __init__(self, cell: Cell, folder: str, device: Any) -> None:
+        self._cell = cell
+        self._request = cell._request
+        self._mode: Optional[Mode] = None
+        self._folders = 1
+        self.folder, self.device = folder, device
+        self.offload = cell._request["offload"]
+
+    @property
+    def pipeline(self) -> Any:
+        return self._cell._pipeline
+
+    @pipeline.setter
+    def pipeline(self, pipeline: Any) -> None:
+        self._cell._pipeline = pipeline
+
+    @property
+    def backed(self) -> bool:
+        """Whether data may be behind hooks now."""
+        return self._mode is not None and self._mode.backed
+
+    def enter(self, mode: str, folder: str) -> str:
+        """Offload to `folder`; the call that was made."""
+        os.makedirs(folder, exist_ok=True)
+        self._mode = OFFLOADS[mode]
+        apply = self._mode.apply
+        return str(self.library("offload", "offload: " + mode, lambda: apply(self.pipeline, self.device, folder)))
+
+    def library(self, during: str, text: str, work: Callable[[], Any]) -> Any:
+        self._did(text)
+        return self._cell._library(work, during)
+
+    def _did(self, text: str) -> None:
+        self._cell._facts.setdefault("steps", []).append({"step": text})
+
+    def guard(self, text: str, backed: bool) -> None:
+        self._did(text)
+        self._look(backed)
+
+    def _look(self, backed: bool) -> None:
+        self._cell._guard(backed)
+        self._cell._facts["steps"][-1]["census"] = self._cell._facts["census"]
+        if self._cell._findings:
+            raise _Stop
+
+    def paint(self, text: str, prompt: str = PROMPT) -> None:
+        options = self._request["call"]
+        arrays = self.library("step", text, lambda: paint(self.pipeline, options, prompt))
+        self._cell._findings += judge(arrays, arrays)
+        if not self._cell._findings and prompt == PROMPT:
+            difference, where = compare(arrays, to_plain(self._cell._first))
+            if difference is None or difference > REFERENCE_TOLERANCE:
+                found = "{}: differs from the first image: {} by {}".format(text, where, difference)
+                self._cell._findings.append(words.finding(words.BAD_OUTPUT, found))
+        self._look(self.backed)
+
+    def apply(self, mode: str) -> None:
+        self._folders += 1
+        self.enter(mode, "{}-{}".format(self.folder, self._folders))
+        self._look(self.backed)
+
+    def release(self) -> None:
+        mode, self._mode = self._mode, None
+        if mode is not None:
+            self.library("offload", "release", lambda: mode.release(self.pipeline))
+            self._look(False)
+
+    def load(self, folder: str = "") -> None:
+        self._did("load")
+        strategy = "pretrained" if folder else self._request["load"]
+        self._cell._load_and_look(strategy, folder or self._request["folder"], "load")
+        if self._cell._findings:
+            raise _Stop
 
 
 def _line(error: BaseException) -> str:

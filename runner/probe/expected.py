@@ -57,7 +57,8 @@ class Weights:
     def find(self, component: str, name: str) -> Optional[Tuple[str, Expected]]:
         """(checkpoint name, expected value) of a tensor that the module calls `name`; None if unknown."""
         known = self.components.get(component, {})
-        for candidate in aliases(name):
+        stored = [left for owner, left, right in self.ties if owner == component and right == name]
+        for candidate in aliases(name) + stored:
             if candidate in known:
                 return candidate, known[candidate]
         return None

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from runner.probe import words
 from runner.probe.backing import Held, asked_names
-from runner.probe.census import Entry, attributes, entries, hidden_tensors, modules_by_path
+from runner.probe.census import Entry, entries, hidden_tensors, members, modules_by_path
 from runner.probe.data import fingerprint, no_data, strange
 from runner.probe.expected import Weights
 
@@ -73,13 +73,17 @@ def inspect_components(
     defects = _Defects()
     counts = {"real": 0, "backed": 0, "orphan": 0, "compared": 0, "training": 0}
     known: List[Any] = []
+    patched = _patched_methods()
+    for method in patched:
+        entry = Entry("Module", method, "method", None)
+        defects.add(words.CORRUPT, "torch.nn", entry, "patched", "left patched: what is built now may be on meta")
     for component in sorted(set(components) | set(weights.components)):
         module = components.get(component)
         if module is None:
             missing = Entry("", component, "module", None)
             defects.add(words.CORRUPT, component, missing, "absent", "the pipeline has no such component")
         else:
-            known += _inspect(component, module, weights, backed_allowed, dtype, defects, counts)
+            known += _inspect(component, module, weights, backed_allowed, dtype, defects, counts, not patched)
     _look_behind(components, others or {}, known, defects, counts)
     return Inspection(defects.findings(), counts)
 
@@ -92,10 +96,11 @@ def _inspect(
     dtype: str,
     defects: _Defects,
     counts: Dict[str, int],
+    comparable: bool,
 ) -> List[Any]:
     """One component; the modules and tensors that were looked at."""
     modules = modules_by_path(module)
-    counts["training"] += sum(1 for part in modules.values() if part.training)
+    _look_for_training(component, modules, defects, counts)
     asked: Dict[str, List[Tuple[Entry, Held]]] = {}
     for path, name, tensor, held in asked_names(modules):
         entry = Entry(path, name, "hook", tensor)
@@ -124,8 +129,27 @@ def _inspect(
         else:
             values.append((entry, value))
     values += _other_values(component, asked, values, orphans, defects)
-    _compare(component, module, values, orphans, weights, dtype, defects, counts)
+    if comparable:  # what a class computes can only be built where modules are as torch made them
+        _compare(component, module, values, orphans, weights, dtype, defects, counts)
     return looked_at
+
+
+def _patched_methods() -> List[str]:
+    """The methods of torch's modules that somebody else's function stands for, as `init_empty_weights` does it."""
+    import torch
+
+    methods = ("register_parameter", "register_buffer")
+    return [name for name in methods if getattr(torch.nn.Module, name).__qualname__ != "Module." + name]
+
+
+def _look_for_training(component: str, modules: Dict[str, Any], defects: _Defects, counts: Dict[str, int]) -> None:
+    """A module that was left in training mode drops out at random; the topmost ones are named."""
+    training = {path for path, part in modules.items() if part.training}
+    counts["training"] += len(training)
+    for path in sorted(training):
+        if not path or path.rpartition(".")[0] not in training:
+            entry = Entry("", path, "module", None)
+            defects.add(words.BAD_OUTPUT, component, entry, "training", "in training mode")
 
 
 def _other_values(
@@ -155,10 +179,10 @@ def _look_behind(
     """Tensors without data where no module lists them; in what is no component, wrong values of schedulers too."""
     parts = [(name, module) for name, module in components.items() if module is not None]
     roots = [
-        (component + "." + ".".join(filter(None, (path, key))), value)
+        member
         for component, module in parts
         for path, part in modules_by_path(module).items()
-        for key, value in attributes(part)
+        for member in members(component + "." + path if path else component, part)
     ]
     for name, tensor in hidden_tensors([*roots, *others.items()], known):
         problem = "on meta; no hook holds it" if tensor.is_meta else no_data(tensor)

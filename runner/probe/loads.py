@@ -20,18 +20,27 @@ from runner.probe.expected import aliases
 __all__ = ["LOADS", "Loaded", "Request", "Unsupported", "load", "model_components", "pipeline_class"]
 
 
+_WITHOUT = ("safety_checker", "feature_extractor")
+"""What an assembled pipeline does without."""
+
+
 class Unsupported(Exception):
     """This version has no such class, mode or argument, or this runner cannot show it."""
 
 
 class Request(NamedTuple):
-    """What to load: the pipeline's class, the checkpoint's `folder` and `single` file, its index, a dtype."""
+    """What to load: the pipeline's class, the checkpoint's `folder` and `single` file, a dtype, the parts with weights.
+
+    `no_single` says why there is no single file; `options` are arguments of `from_pretrained` beside the path.
+    """
 
     class_name: str
     folder: str
     single: str
+    no_single: str
     dtype: str
     components: List[str]
+    options: Dict[str, Any]
 
 
 class Loaded(NamedTuple):
@@ -75,14 +84,15 @@ def _pretrained(request: Request) -> Loaded:
     pipeline = pipeline_class(request.class_name).from_pretrained(
         request.folder,
         torch_dtype=_dtype(request.dtype),
-        safety_checker=None,
-        requires_safety_checker=False,
         local_files_only=True,
+        **request.options,
     )
     return Loaded(pipeline, "{}.from_pretrained(folder)".format(request.class_name), [], [])
 
 
 def _single_file(request: Request) -> Loaded:
+    if request.no_single:
+        raise Unsupported(request.no_single)
     kind = pipeline_class(request.class_name)
     if not hasattr(kind, "from_single_file"):
         raise Unsupported("this diffusers has no {}.from_single_file".format(request.class_name))
@@ -94,9 +104,8 @@ def _single_file(request: Request) -> Loaded:
         request.single,
         config=request.folder,
         torch_dtype=_dtype(request.dtype),
-        safety_checker=None,
-        requires_safety_checker=False,
         local_files_only=True,
+        **request.options,
     )
     return Loaded(pipeline, "{}.from_single_file(file, config=folder)".format(request.class_name), [], [])
 
@@ -115,19 +124,14 @@ def _other_parts(request: Request) -> Dict[str, Any]:
     return {
         name: _class(library, kind).from_pretrained(os.path.join(request.folder, name))
         for name, (library, kind) in _index(request.folder).items()
-        if name not in request.components and name not in ("safety_checker", "feature_extractor")
+        if name not in request.components and name not in _WITHOUT
     }
 
 
 def _assembled(request: Request, models: Dict[str, Any], call: str, missing: List[str], extra: List[str]) -> Loaded:
     kind = pipeline_class(request.class_name)
-    pipeline = kind(
-        **models,
-        **_other_parts(request),
-        safety_checker=None,
-        feature_extractor=None,
-        requires_safety_checker=False,
-    )
+    absent = {name: None for name in _WITHOUT if name in _index(request.folder)}
+    pipeline = kind(**models, **_other_parts(request), **{**absent, **request.options})
     return Loaded(pipeline, call, missing, extra)
 
 

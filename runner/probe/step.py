@@ -13,9 +13,10 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from runner.probe import words
 
-__all__ = ["GOLDEN_TOLERANCE", "REFERENCE_TOLERANCE", "compare", "judge", "paint", "to_plain"]
+__all__ = ["ANOTHER_PROMPT", "GOLDEN_TOLERANCE", "REFERENCE_TOLERANCE", "compare", "judge", "paint", "to_plain"]
 
 PROMPT = "a low flower"
+ANOTHER_PROMPT = "the slow ring"
 REFERENCE_TOLERANCE = 1e-6
 """Largest difference from the reference of the same environment and machine (measured: none), as `compare` gives it."""
 GOLDEN_TOLERANCE = 2e-5
@@ -24,6 +25,7 @@ GOLDEN_TOLERANCE = 2e-5
 Measured with the instruction sets that torch, oneDNN and MKL can be told to use (SSE4.1, AVX2, AVX-512): 4e-6.
 """
 _CONSTANT = 1e-6
+_TEXT = "prompt_embeds"
 
 Arrays = Dict[str, Any]
 
@@ -32,11 +34,15 @@ class _Taps:
     """Listens to components while they work, and takes its ears away again."""
 
     def __init__(self, pipeline: Any) -> None:
-        self.heard: Dict[str, List[Any]] = {"prompt_embeds": [], "noise_pred": [], "latents": []}
+        self.heard: Dict[str, List[Any]] = {}
         self._handles: List[Any] = []
-        self._tap(getattr(pipeline, "text_encoder", None), "prompt_embeds", False)
-        self._tap(getattr(pipeline, "unet", None), "noise_pred", False)
-        self._tap(getattr(getattr(pipeline, "vae", None), "post_quant_conv", None), "latents", True)
+        for end in ("", "_2", "_3"):
+            self._tap(getattr(pipeline, "text_encoder" + end, None), _TEXT + end, False)
+        denoiser = getattr(pipeline, "unet", None)
+        self._tap(getattr(pipeline, "transformer", None) if denoiser is None else denoiser, "noise_pred", False)
+        vae = getattr(pipeline, "vae", None)
+        entrance = getattr(vae, "post_quant_conv", None)
+        self._tap(getattr(vae, "decoder", None) if entrance is None else entrance, "latents", True)
 
     def _tap(self, module: Any, name: str, before: bool) -> None:
         if module is None:
@@ -44,7 +50,7 @@ class _Taps:
 
         def hear(_module: Any, arguments: Any, *result: Any) -> None:
             value = arguments[0] if before else result[0]
-            self.heard[name].append(_first_tensor(value))
+            self.heard.setdefault(name, []).append(_first_tensor(value))
 
         register = module.register_forward_pre_hook if before else module.register_forward_hook
         self._handles.append(register(hear))
@@ -60,7 +66,7 @@ class _Taps:
         for name, values in self.heard.items():
             tensors = [value.detach().float().cpu() for value in values if value is not None]
             if tensors:
-                found[name] = torch.cat(tensors) if name == "prompt_embeds" else tensors[-1]
+                found[name] = torch.cat(tensors) if name.startswith(_TEXT) else tensors[-1]
         return found
 
 
@@ -75,21 +81,24 @@ def _first_tensor(value: Any) -> Any:
         return None
 
 
-def paint(pipeline: Any) -> Arrays:
-    """One image (height, width, 3) in 0 … 1 and the components' outputs, as float32 CPU tensors."""
+def paint(pipeline: Any, options: Dict[str, Any], prompt: str = PROMPT) -> Arrays:
+    """One image (height, width, 3) in 0 … 1 and the components' outputs, as float32 CPU tensors.
+
+    `options` are the arguments of the call that differ from pipeline to pipeline.
+    """
     import torch
 
     taps = _Taps(pipeline)
     try:
         with torch.no_grad():
             result = pipeline(
-                PROMPT,
+                prompt,
                 num_inference_steps=2,
                 height=32,
                 width=32,
-                guidance_scale=7.5,
                 output_type="pt",
                 generator=torch.Generator("cpu").manual_seed(0),
+                **options,
             )
     finally:
         taps.close()

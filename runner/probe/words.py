@@ -6,7 +6,7 @@ __all__ = ["PROBE_VERSION", "STAGES", "finding"]
 
 from typing import Any, Dict, List, Optional
 
-PROBE_VERSION = "2"
+PROBE_VERSION = "3"
 """Raised whenever a change of the probe could change a verdict: results of two versions never mix."""
 
 STAGES = ("import", "load", "offload", "step", "lifecycle")

@@ -27,6 +27,7 @@ from runner.probe import failure, limits
 from runner.probe.child import Cell, import_libraries
 from runner.probe.expected import Weights
 from runner.probe.frames import Frames, write
+from runner.probe.loads import pipeline_class
 from runner.probe.pressure import Pressure
 
 __all__ = ["main"]
@@ -76,7 +77,7 @@ class Zygote:
         self._in, self._out = channel_in, channel_out
         self._frames = Frames()
         self._running: Dict[int, _Running] = {}
-        self._weights: Optional[Weights] = None
+        self._weights: Dict[str, Weights] = {}
         self._open: Dict[str, Any] = {}
         self._shared: Dict[str, Any] = {}
         self._pressure = Pressure("", False)
@@ -133,33 +134,39 @@ class Zygote:
         # Before any library could be blamed for it: a scratch folder that cannot be written is our fault.
         os.rmdir(tempfile.mkdtemp(prefix="check-", dir=message["scratch"]))
         self._pressure = Pressure(message["scratch"], message["container"])
-        self._weights = Weights(message["weights"])
+        self._weights = {name: Weights(entry["weights"]) for name, entry in message["pipelines"].items()}
         versions: Dict[str, str] = {}
+        failures: Dict[str, Any] = {}
         started = time.monotonic()
         if message["warm"]:
             _silence_tqdm()
             try:
-                versions = import_libraries(message["class"])
+                versions = import_libraries()
             except Exception as error:
                 self._send({"kind": "failed", "error": failure.describe(error)})
                 self._closing = True
                 return
-            for name in self._modules_of_a_cell(message.get("rehearsal")):
-                try:
-                    importlib.import_module(name)
-                except Exception as error:  # the cell itself will show what this is worth
-                    print("preloading", name, "failed:", repr(error)[:200], file=sys.stderr)
+            failures = _import_failures({name: entry["class"] for name, entry in message["pipelines"].items()})
+            for rehearsal in message["rehearsals"]:
+                if rehearsal["pipeline"] not in failures:
+                    self._preload(rehearsal)
             _build_tables()
         # What is imported stays: the collector of a child must not touch, and so copy, pages of the parent.
         gc.freeze()
         threads = len(os.listdir("/proc/self/task"))
         seconds = round(time.monotonic() - started, 3)
-        self._send({"kind": "ready", "versions": versions, "threads": threads, "seconds": seconds})
+        ready = {"kind": "ready", "versions": versions, "failures": failures, "threads": threads, "seconds": seconds}
+        self._send(ready)
 
-    def _modules_of_a_cell(self, rehearsal: Optional[Dict[str, Any]]) -> List[str]:
+    def _preload(self, rehearsal: Dict[str, Any]) -> None:
+        for name in self._modules_of_a_cell(rehearsal):
+            try:
+                importlib.import_module(name)
+            except Exception as error:  # the cell itself will show what this is worth
+                print("preloading", name, "failed:", repr(error)[:200], file=sys.stderr)
+
+    def _modules_of_a_cell(self, rehearsal: Dict[str, Any]) -> List[str]:
         """Which modules a throwaway child imports while it runs a cell, in its order."""
-        if rehearsal is None:
-            return []
         before = set(sys.modules)
         receive, send = os.pipe()
         pid = os.fork()
@@ -185,9 +192,8 @@ class Zygote:
         signal.alarm(60)
         limits.apply({"memory_mb": 65536, "disk_mb": 1024}, os.getppid())
         folder = tempfile.mkdtemp(prefix="rehearsal-", dir=self._open["scratch"])
-        assert self._weights is not None
         try:
-            Cell(rehearsal, self._weights, folder, lambda _report: None).run()
+            Cell(rehearsal, self._weights[rehearsal["pipeline"]], folder, lambda _report: None).run()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         names = [name for name in list(sys.modules) if name not in before and not name.startswith("torch._C")]
@@ -249,9 +255,13 @@ class Zygote:
         os.environ["TMPDIR"] = folder
         tempfile.tempdir = None
         os.chdir(folder)
-        assert self._weights is not None
         request = {**self._shared, **message["request"]}
-        Cell(request, self._weights, folder, lambda report: write(results, {"nonce": nonce, **report})).run()
+        Cell(
+            request,
+            self._weights[request["pipeline"]],
+            folder,
+            lambda report: write(results, {"nonce": nonce, **report}),
+        ).run()
 
     def _read_child(self, descriptor: int) -> None:
         child = next((child for child in self._running.values() if descriptor in child.open), None)
@@ -354,6 +364,17 @@ class Zygote:
                 os.close(descriptor)
             shutil.rmtree(child.folder, ignore_errors=True)
         self._running.clear()
+
+
+def _import_failures(classes: Dict[str, str]) -> Dict[str, Any]:
+    """The pipelines whose class cannot be imported, or is not there, with the error: `import diffusers` is lazy."""
+    failures = {}
+    for name, kind in classes.items():
+        try:
+            pipeline_class(kind)
+        except Exception as error:
+            failures[name] = failure.describe(error)
+    return failures
 
 
 def _build_tables() -> None:

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from runner.checkpoints.damage import CANONICAL, not_applicable
+from runner.checkpoints.damage import CANONICAL, damaged, not_applicable
 from runner.plan import Plan, PlannedCell, PlannedEnvironment
 from runner.results.attempt import Attempt
 from runner.results.outcome import Outcome, judge
 from runner.verdicts import Class, Verdict
+
+SINGLE = "single"
+"""The lifecycle of hidden cells: load, offload, step, release."""
 
 __all__ = [
     "Conclusion",
@@ -61,7 +64,7 @@ Attempts = Mapping[str, Sequence[Attempt]]
 
 def reference_cell(cell: PlannedCell) -> PlannedCell:
     """The cell whose output all others of its environment are compared with."""
-    return cell.at(checkpoint=CANONICAL, load="pretrained", offload="none")
+    return cell.at(checkpoint=CANONICAL, load="pretrained", offload="none", lifecycle=SINGLE)
 
 
 def reference_arrays(cell: PlannedCell, attempts: Attempts) -> str:
@@ -76,12 +79,12 @@ def reference_arrays(cell: PlannedCell, attempts: Attempts) -> str:
 
 def controls_cell(cell: PlannedCell) -> PlannedCell:
     """The hidden cell that plants the negative controls of a cell's environment."""
-    return cell.at(checkpoint=CANONICAL, load="controls", offload="none")
+    return cell.at(checkpoint=CANONICAL, load="controls", offload="none", lifecycle=SINGLE)
 
 
 def sibling(cell: PlannedCell) -> PlannedCell:
     """The hidden cell that shows whether a load works with an undamaged checkpoint."""
-    return cell.at(checkpoint=CANONICAL, offload="none")
+    return cell.at(checkpoint=CANONICAL, offload="none", lifecycle=SINGLE)
 
 
 def _settled(attempts: Sequence[Attempt]) -> Outcome | None:
@@ -104,7 +107,7 @@ def _settled(attempts: Sequence[Attempt]) -> Outcome | None:
 
 def _with_siblings(cell: PlannedCell, outcome: Outcome, attempts: Attempts) -> Outcome:
     """A damaged checkpoint that is rejected at load is refused, unless that load fails on a sound one too."""
-    if cell.probe["checkpoint"] == CANONICAL or outcome.verdict is not Verdict.LOAD_ERROR:
+    if not damaged(cell.probe["checkpoint"]) or outcome.verdict is not Verdict.LOAD_ERROR:
         return outcome
     sound = _settled(attempts.get(sibling(cell).id, ()))
     if sound is None or sound.group is Class.NO_ANSWER or sound.verdict in _NEVER_LOADED:
@@ -199,7 +202,7 @@ def _cell_outcome(
         return Outcome(Verdict.UNRESOLVABLE, "resolve", environment.proof)
     if environment.fault:
         return Outcome(Verdict.INSTALL_ERROR, "resolve", environment.fault)
-    reason = not_applicable(cell.probe["checkpoint"])
+    reason = not_applicable(cell.probe["checkpoint"], cell.probe["pipeline"])
     if reason:
         return Outcome(Verdict.UNSUPPORTED, "load", reason)
     if state is not None and cell.probe["runner"] in state.missing:

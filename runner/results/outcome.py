@@ -102,7 +102,8 @@ def _after(stage: str | None) -> str:
 
 def _from_finding(stage: str, finding: dict[str, Any]) -> Outcome:
     kind = finding["kind"]
-    verdict = _EXCEPTIONS[stage] if kind == "exception" else _VERDICTS[kind]
+    # A lifecycle loads, offloads and steps again: it says what it was doing.
+    verdict = _EXCEPTIONS[finding.get("during", stage)] if kind == "exception" else _VERDICTS[kind]
     tensors = tuple(finding.get("tensors", ()))
     cause = finding["text"]
     if class_of(verdict) is not Class.BAD:

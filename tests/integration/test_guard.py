@@ -37,8 +37,8 @@ EXPECTED: dict[str, tuple[str, str]] = {
     "hook_of_wrong_values": ("corrupt", "unet.conv_in.weight"),
     "hook_without_map": ("orphan", "unet.conv_in.weight"),
     "buffer_that_no_hook_asks_for": ("orphan", "vae.encoder.conv_in.extra"),
-    "module_in_a_list": ("orphan", "vae.encoder.helpers[0]._parameters[weight]"),
-    "module_in_an_object": ("orphan", "vae.encoder.helper.layer._parameters[weight]"),
+    "module_in_a_list": ("orphan", "vae.encoder.helpers[0].weight"),
+    "module_in_an_object": ("orphan", "vae.encoder.helper.layer.weight"),
     "processor_on_meta": ("orphan", "processor.scale"),
     "deep_on_meta": ("orphan", "unet.conv_in.table[0][0][0][0][0]"),
     "shadowed": ("corrupt", "vae.encoder.conv_in.weight"),
@@ -54,7 +54,7 @@ BACKED = {"clean": 0, "sequential": 368, "placed": 124, "disk": 208}
 @pytest.fixture(scope="module")
 def answers(quick: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Environment id -> what the guard said of each case there."""
-    checkpoint = files.write("canonical", tmp_path_factory.mktemp("checkpoint")).path / "folder"
+    checkpoint = files.write("sd15", "canonical", tmp_path_factory.mktemp("checkpoint")).path / "folder"
     found = {}
     for environment in quick["environments"]:
         python = default_store() / "environments" / environment["id"] / "bin" / "python"

@@ -6,13 +6,14 @@ import errno
 import struct
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.checkpoints import files, sd15
+from runner.engine.requests import Requests
 from runner.isolation.archive import write_probe
 from runner.probe import failure
 from runner.probe.expected import Weights, aliases
@@ -50,15 +51,23 @@ def test_nonsense_is_a_frame_error(content: bytes) -> None:
         list(Frames().feed(content))
 
 
+def _weights(pipeline: str, folder: Path) -> Weights:
+    requests = Requests(folder, str)
+    return Weights(requests.pipelines([pipeline])[pipeline]["weights"])
+
+
+def test_expected_values_are_found_under_both_names_of_a_tie(tmp_path: Any) -> None:
+    """T5 stores its embedding once; the module's second name leads to the same value."""
+    weights = _weights("flux", tmp_path)
+    shared = weights.find("text_encoder_2", "shared.weight")
+    assert shared is not None
+    assert weights.find("text_encoder_2", "encoder.embed_tokens.weight") == shared
+    assert weights.find("text_encoder", "encoder.embed_tokens.weight") is None
+
+
 def test_expected_values_are_found_under_both_names_of_clip(tmp_path: Any) -> None:
     """transformers 5.6 dropped a prefix; both names lead to the same value, unknown names to none."""
-    folder = files.write("canonical", tmp_path).path / "folder"
-    weights = Weights(
-        {
-            "files": {name: str(next((folder / name).glob("*.safetensors"))) for name in sd15.COMPONENTS},
-            "derived": sd15.DERIVED,
-        }
-    )
+    weights = _weights("sd15", tmp_path)
     for name in ("text_model.final_layer_norm.weight", "final_layer_norm.weight"):
         found = weights.find("text_encoder", name)
         assert found is not None
