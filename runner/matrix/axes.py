@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from runner.checkpoints import damage
 from runner.checkpoints.pipelines import PIPELINES
 from runner.probe.lifecycles import LIFECYCLES
 from runner.probe.loads import LOADS
 from runner.probe.offloads import OFFLOADS
 
-__all__ = ["ENVIRONMENT", "PROBE", "PROBE_VALUES", "REBUILT", "normal_name"]
+__all__ = ["ENVIRONMENT", "PROBE", "PROBE_VALUES", "REBUILT", "normal_name", "pointless"]
 
 ENVIRONMENT = ("python", "torch", "diffusers", "transformers", "accelerate", "safetensors")
 """The environment axes that every matrix may use; any further package name is one too."""
@@ -31,6 +33,16 @@ REBUILT = {
     "empty_init-remapped": "our reconstruction of loading into an empty model, keys renamed to what the class wants",
 }
 """Loads that are no library's own path, with what they are."""
+
+
+def pointless(probe: Mapping[str, str]) -> str | None:
+    """Why these probe axes can say nothing together in any version, or None where they can."""
+    pipeline = PIPELINES[probe["pipeline"]]
+    if probe["load"] == "single_file" and pipeline.no_single:
+        return pipeline.no_single
+    if probe["lifecycle"] == "used-folder" and probe["offload"] != "disk":
+        return "only offload to disk has a folder"
+    return damage.not_applicable(probe["checkpoint"], pipeline.name)
 
 
 def normal_name(name: str) -> str:

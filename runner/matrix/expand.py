@@ -12,9 +12,10 @@ from packaging.version import Version
 
 from runner.errors import NoSelection
 from runner.identifiers import subject_id
-from runner.matrix.axes import PROBE
+from runner.matrix.axes import PROBE, pointless
+from runner.matrix.cover import STRENGTHS, cover
 from runner.matrix.expressions import Expression, ExpressionError, Row
-from runner.matrix.load import Matrix, is_range
+from runner.matrix.load import Coverage, Matrix, is_range
 
 __all__ = [
     "PYTHONS",
@@ -141,13 +142,13 @@ def expand(matrix: Matrix, select: str | None, releases: Releases) -> Cells:
     wanted = selection(matrix, select)
     left_out: Counter[tuple[str, str]] = Counter()
     kept: dict[str, Asked] = {}
-    total = 0
+    seen: set[str] = set()
     versions = _Versions(releases)
     for row in _rows(matrix):
         for asked in _row_cells(matrix, row, versions):
-            if asked.subject in kept:
+            if asked.subject in seen:
                 continue
-            total += 1
+            seen.add(asked.subject)
             rule = next((rule for rule in matrix.exclude if rule.when.matches(asked.row())), None)
             if rule is not None:
                 left_out[rule.reason, rule.when.text] += 1
@@ -158,8 +159,30 @@ def expand(matrix: Matrix, select: str | None, releases: Releases) -> Cells:
             f"no cell of {matrix.file} fits {select!r}" if select else f"{matrix.file} asks for no cell",
             "Run `metamatrix plan` without --select to see what there is.",
         )
+    coverage = matrix.coverage.get(select or "")
+    chosen = list(kept.values()) if coverage is None else list(_covered(kept.values(), coverage))
+    if coverage is not None and len(chosen) < len(kept):
+        left_out[f"{coverage.strength} coverage: what other cells show as well", str(select)] = len(kept) - len(chosen)
     excluded = tuple(Excluded(reason, when, count) for (reason, when), count in left_out.items())
-    return Cells(tuple(kept.values()), excluded, total)
+    return Cells(tuple(chosen), excluded, len(seen))
+
+
+def _covered(cells: Iterable[Asked], coverage: Coverage) -> Iterator[Asked]:
+    """The cells that cover each environment; environments with the same probe rows get the same choice."""
+    groups: dict[tuple[tuple[str, str], ...], list[Asked]] = {}
+    for cell in cells:
+        if not pointless(cell.probe):
+            groups.setdefault(tuple(sorted(cell.asked.items())), []).append(cell)
+    choices: dict[frozenset[tuple[str, ...]], frozenset[tuple[str, ...]]] = {}
+    for members in groups.values():
+        rows = {tuple(cell.probe.values()): cell for cell in members}
+        anchors = {values for values, cell in rows.items() if any(e.matches(cell.row()) for e in coverage.anchors)}
+        key = frozenset((*values, str(values in anchors)) for values in rows)
+        if key not in choices:
+            kept = [rows[values].probe for values in sorted(anchors)]
+            found = cover([cell.probe for cell in members], STRENGTHS[coverage.strength], kept)
+            choices[key] = frozenset(tuple(row.values()) for row in found)
+        yield from (cell for values, cell in rows.items() if values in choices[key])
 
 
 def _row_cells(matrix: Matrix, row: Mapping[str, tuple[str, ...]], versions: _Versions) -> Iterator[Asked]:

@@ -18,10 +18,10 @@ from runner.identifiers import digest
 from runner.matrix.axes import ENVIRONMENT, PROBE, PROBE_VALUES, normal_name
 from runner.matrix.expressions import Expression, ExpressionError, parse
 from runner.matrix.positions import MAX_BYTES, Document, dotted, read_yaml
-from runner.matrix.schema import LimitsModel, MatrixModel
+from runner.matrix.schema import CoverageModel, LimitsModel, MatrixModel
 from runner.verdicts import Verdict
 
-__all__ = ["Exclude", "Expect", "Limits", "Matrix", "is_range", "load_matrix", "parse_matrix"]
+__all__ = ["Coverage", "Exclude", "Expect", "Limits", "Matrix", "is_range", "load_matrix", "parse_matrix"]
 
 _SPECIAL = re.compile(r"latest(-\d{1,2})?|pre")
 _REQUIRED = ("torch", "diffusers", "transformers", "accelerate")
@@ -61,6 +61,14 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of a selection is run: a `strength` of `cover.STRENGTHS`, and what always runs."""
+
+    strength: str
+    anchors: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Matrix:
     """A checked matrix file."""
 
@@ -70,6 +78,7 @@ class Matrix:
     include: tuple[dict[str, tuple[str, ...]], ...]
     exclude: tuple[Exclude, ...]
     selections: dict[str, tuple[Expression, ...]]
+    coverage: dict[str, Coverage]
     expect: tuple[Expect, ...]
     limits: Limits
     torch_index: str
@@ -137,6 +146,7 @@ _KNOWN = {
     (): tuple(MatrixModel.model_fields),
     ("limits",): tuple(LimitsModel.model_fields),
     ("exclude", 0): ("when", "reason"),
+    ("coverage", "*"): tuple(CoverageModel.model_fields),
     ("expect", 0): ("when", "verdict", "link", "reason", "expires"),
 }
 
@@ -144,7 +154,7 @@ _KNOWN = {
 def _unknown_keys(document: Document) -> Iterator[Problem]:
     for path in document.keys:
         around = tuple(0 if isinstance(part, int) else part for part in path[:-1])
-        known = _KNOWN.get(around)
+        known = _KNOWN.get(around) or _KNOWN.get((*around[:-1], "*"))
         if known is not None and path[-1] not in known:
             near = difflib.get_close_matches(str(path[-1]), known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
@@ -248,6 +258,20 @@ class _Builder:
             name: tuple(self.expression(text, ("selections", name, index)) for index, text in enumerate(texts))
             for name, texts in model.selections.items()
         }
+        coverage = {
+            name: Coverage(
+                entry.strength,
+                tuple(
+                    self.expression(text, ("coverage", name, "anchors", index))
+                    for index, text in enumerate(entry.anchors)
+                ),
+            )
+            for name, entry in model.coverage.items()
+        }
+        for name in sorted(coverage.keys() - selections.keys()):
+            known = ", ".join(selections) or "none"
+            path = ("coverage", name)
+            self.problems.append(_problem(self.document, path, "no such selection", f"known: {known}", key=True))
         expect = tuple(
             Expect(
                 self.expression(entry.when, ("expect", index, "when")),
@@ -268,6 +292,7 @@ class _Builder:
             include=self.include,
             exclude=exclude,
             selections=selections,
+            coverage=coverage,
             expect=expect,
             limits=limits,
             torch_index=model.torch_index,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from runner.matrix.positions import Unquoted
 from runner.verdicts import Verdict
 
-__all__ = ["ExcludeModel", "ExpectModel", "LimitsModel", "MatrixModel"]
+__all__ = ["CoverageModel", "ExcludeModel", "ExpectModel", "LimitsModel", "MatrixModel"]
 
 _DEFAULT_INDEX = "https://download.pytorch.org/whl/{backend}"
 
@@ -54,6 +54,17 @@ class ExpectModel(_Model):
     expires: datetime.date = Field(description="After this day a warning asks to look at it again (YYYY-MM-DD).")
 
 
+class CoverageModel(_Model):
+    """Which cells of a selection are enough."""
+
+    strength: Literal["pairwise", "three-wise"] = Field(
+        description="Every pair (or triple) of values of probe axes that may occur together occurs in each environment."
+    )
+    anchors: list[Text] = Field(
+        default_factory=list, max_length=100, description="Expressions over axes; what fits one of them always runs."
+    )
+
+
 class LimitsModel(_Model):
     """What one cell may use."""
 
@@ -76,6 +87,9 @@ class MatrixModel(_Model):
     exclude: list[ExcludeModel] = Field(default_factory=list)
     selections: dict[str, Values] = Field(
         default_factory=dict, description="Named subsets: a cell is in one if any of its expressions fits."
+    )
+    coverage: dict[str, CoverageModel] = Field(
+        default_factory=dict, description="Selection name to how much of it is run; all of it where none is given."
     )
     expect: list[ExpectModel] = Field(default_factory=list)
     limits: LimitsModel = Field(default_factory=LimitsModel)

@@ -89,10 +89,10 @@ class Cell:
         )
         return goes_on
 
-    def _library(self, work: Callable[[], Any], during: str = "") -> Any:
+    def _library(self, work: Callable[[], Any], during: str = "", doing: str = "") -> Any:
         """Call into a library; what it raises is a finding, and the cell stops there.
 
-        `during` says what was being done where the stage does not: a lifecycle loads and offloads too.
+        `during` and `doing` say what was being done where the stage does not: a lifecycle loads and offloads too.
         """
         try:
             return work()
@@ -102,7 +102,7 @@ class Cell:
             kind = words.OUT_OF_MEMORY if failure.is_out_of_memory(error) else words.EXCEPTION
             kind = words.HARNESS if failure.is_of_the_machine(error) else kind
             found = words.finding(kind, _line(error), exception=failure.describe(error))
-            self._findings.append({**found, "during": during} if during else found)
+            self._findings.append({**found, "during": during, "doing": doing} if during else found)
         raise _Stop
 
     def _guard(self, backed: bool) -> None:
@@ -275,7 +275,7 @@ class _Acts:
 
     def library(self, during: str, text: str, work: Callable[[], Any]) -> Any:
         self._did(text)
-        return self._cell._library(work, during)
+        return self._cell._library(work, during, text)
 
     def _did(self, text: str) -> None:
         self._cell._facts.setdefault("steps", []).append({"step": text})

@@ -28,10 +28,11 @@ class Inspection(NamedTuple):
 
 
 class _Defects:
-    """Collects tensors by kind of finding."""
+    """Collects tensors by kind of finding; `parameters` says how many each component has in all."""
 
     def __init__(self) -> None:
         self.by_kind: Dict[str, List[Dict[str, Any]]] = {}
+        self.parameters: Dict[str, int] = {}
 
     def add(self, kind: str, component: str, entry: Entry, state: str, detail: str) -> None:
         row = {
@@ -51,7 +52,13 @@ class _Defects:
             more = " and {} more".format(len(rows) - SHOWN) if len(rows) > SHOWN else ""
             found.append(words.finding(kind, "{} tensor(s): {}{}".format(len(rows), names, more), rows[:KEPT]))
             found[-1]["count"] = len(rows)
+            found[-1]["whole"] = [name for name, total in self.parameters.items() if _of(rows, name) == total]
         return found
+
+
+def _of(rows: List[Dict[str, Any]], component: str) -> int:
+    """How many parameters of a component are among `rows`."""
+    return sum(1 for row in rows if row["module"] == component and row["kind"] == "parameter")
 
 
 def inspect_components(
@@ -107,6 +114,7 @@ def _inspect(
         asked.setdefault(entry.name, []).append((entry, held))
     values: List[Tuple[Entry, Any]] = []
     orphans: Set[str] = set()
+    twins = {(owner, name) for owner, _, name in weights.ties}
     looked_at: List[Any] = list(modules.values())
     for entry in entries(modules):
         looked_at.append(entry.tensor)
@@ -125,9 +133,14 @@ def _inspect(
         if problem:
             counts["orphan"] += 1
             orphans.add(entry.name)
+            if (component, entry.name) in twins:
+                problem += "; its tie is lost"
             defects.add(words.ORPHAN, component, entry, "orphan", problem)
         else:
             values.append((entry, value))
+    defects.parameters[component] = sum(
+        1 for part in modules.values() for p in part._parameters.values() if p is not None
+    )
     values += _other_values(component, asked, values, orphans, defects)
     if comparable:  # what a class computes can only be built where modules are as torch made them
         _compare(component, module, values, orphans, weights, dtype, defects, counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,12 +111,23 @@ def _from_finding(stage: str, finding: dict[str, Any]) -> Outcome:
         return Outcome(verdict, stage, cause, "", tensors)
     exception = finding.get("exception")
     if exception:
-        what = f"{exception['cause_type']}: {exception['cause_message']}"
+        doing = finding.get("doing", "") if stage == PROBE_STAGES[-1] else ""
+        what = f"{exception['cause_type']}: {exception['cause_message']} {doing}"
     elif tensors:
-        what = " ".join(sorted({f"{row['module']} {row['kind']} {row['state']} {row['detail']}" for row in tensors}))
+        what = " ".join(sorted({_of_tensor(row, finding.get("whole", ())) for row in tensors}))
     else:
         what = cause
     return Outcome(verdict, stage, cause, signature(verdict, stage, what), tensors)
+
+
+def _of_tensor(row: dict[str, Any], whole: Sequence[str]) -> str:
+    """What is wrong with a tensor, without its name: a component without any data is another failure than a lost key.
+
+    Whether a buffer is persistent changes from version to version, and is not the failure.
+    """
+    extent = "all" if row["module"] in whole else "some"
+    kind = row["kind"].removeprefix("non-persistent-")
+    return f"{row['module']} {extent} {kind} {row['state']} {row['detail']}"
 
 
 def _bad(verdict: Verdict, stage: str, cause: str, what: str) -> Outcome:
