@@ -35,7 +35,7 @@ from runner.isolation.venv import Venv, default_store
 from runner.plan import Plan, PlannedCell
 from runner.resolve.uv import Uv
 
-SELECT = "diffusers == latest and transformers == latest"
+SELECT = "quick and diffusers == latest"
 LIMITS = {"seconds": 120, "memory_mb": 4096, "disk_mb": 1024, "processes": 64}
 
 _WARM = """

@@ -23,7 +23,11 @@ app = typer.Typer(
 MatrixFile = Annotated[Path, typer.Option("--matrix", help="The matrix file.")]
 Select = Annotated[
     Optional[str],
-    typer.Option("--select", help="A selection of the matrix file, or an expression such as 'offload == disk'."),
+    typer.Option(
+        "--select",
+        help="A selection of the matrix file, an expression such as 'offload == disk', or both: "
+        "'nightly and offload == disk'.",
+    ),
 ]
 Isolation = Annotated[
     str,

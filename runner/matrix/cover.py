@@ -1,6 +1,6 @@
 """Which of many probe rows are enough? A covering array: every pair of values that may occur together, occurs.
 
-The array is made by covertable; what it gives is checked exactly, and nothing is taken on trust.
+The array is made by covertable; what it gives is checked exactly, and what it leaves out is added.
 """
 
 from __future__ import annotations
@@ -10,16 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from covertable import make
 
-__all__ = ["STRENGTHS", "NotCovered", "combinations", "cover"]
+__all__ = ["STRENGTHS", "combinations", "cover"]
 
 STRENGTHS = {"pairwise": 2, "three-wise": 3}
 
 Row = Mapping[str, str]
 Combination = tuple[tuple[str, str], ...]
-
-
-class NotCovered(AssertionError):
-    """The array that was made leaves a combination out: a fault of this program or of covertable."""
 
 
 def combinations(rows: Sequence[Row], strength: int) -> set[Combination]:
@@ -34,23 +30,21 @@ def cover(rows: Sequence[Row], strength: int, anchors: Sequence[Row]) -> list[Ro
         rows: all rows that may be chosen, with the same axes; at least one.
         strength: 2 for pairs, 3 for triples.
         anchors: those of the rows that are kept whatever the others cover.
-
-    Raises:
-        NotCovered: a combination is missing from what covertable made.
     """
     varying = [axis for axis in rows[0] if len({row[axis] for row in rows}) > 1]
     if len(varying) <= strength:
         return list(rows)
-    allowed = {tuple(row[axis] for axis in varying): row for row in rows}
     factors = {axis: sorted({row[axis] for row in rows}) for axis in varying}
     presets = [{axis: row[axis] for axis in varying} for row in anchors]
-    chosen = make(factors, strength=strength, constraints=list(_constraints(varying, rows)), presets=presets)
-    kept = {tuple(found[axis] for axis in varying) for found in [*chosen, *presets]}
-    result = [row for values, row in allowed.items() if values in kept]
-    missing = combinations(rows, strength) - combinations(result, strength)
-    if missing or len(result) != len(kept):
-        raise NotCovered(f"{len(missing)} combinations are not covered, {len(kept) - len(result)} rows are not allowed")
-    return result
+    made = make(factors, strength=strength, constraints=list(_constraints(varying, rows)), presets=presets)
+    kept = {tuple(found[axis] for axis in varying) for found in [*made, *presets]}
+    chosen = [row for row in rows if tuple(row[axis] for axis in varying) in kept]
+    missing = combinations(rows, strength) - combinations(chosen, strength)
+    while missing:  # the search gives up on combinations that only few rows allow
+        best = max(rows, key=lambda row: len(combinations([row], strength) & missing))
+        missing -= combinations([best], strength)
+        chosen.append(best)
+    return chosen
 
 
 def _constraints(axes: Sequence[str], rows: Sequence[Row]) -> Iterator[dict[str, object]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ __all__ = [
     "Cells",
     "Excluded",
     "Releases",
+    "Selection",
     "asked_environments",
     "excluded_whatever_resolves",
     "expand",
@@ -108,18 +110,37 @@ def excluded_whatever_resolves(matrix: Matrix, asked: Mapping[str, str]) -> bool
     )
 
 
-def selection(matrix: Matrix, select: str | None) -> tuple[Expression, ...] | None:
-    """The expressions that `select` means: a selection's name, or an expression itself; None for all.
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is to be run: cells that fit any expression of `any_of` (None: all) and `narrowed`, within `coverage`."""
+
+    any_of: tuple[Expression, ...] | None = None
+    narrowed: Expression | None = None
+    coverage: Coverage | None = None
+
+    def holds(self, cell: Asked) -> bool:
+        """Whether a cell is in the selection, before it is narrowed or covered."""
+        return self.any_of is None or any(expression.matches(cell.row()) for expression in self.any_of)
+
+
+_NAMED = re.compile(r"\s*([\w-]+)(?:\s+and\s+(.+))?\s*", re.DOTALL)
+
+
+def selection(matrix: Matrix, select: str | None) -> Selection:
+    """What `select` means: a selection's name, an expression, or `NAME and EXPRESSION`; everything if None.
 
     Raises:
-        NoSelection: it is neither.
+        NoSelection: it is none of these.
     """
     if select is None:
-        return None
-    if select in matrix.selections:
-        return matrix.selections[select]
+        return Selection()
+    named = _NAMED.fullmatch(select)
+    name, rest = named.groups() if named else ("", None)
     try:
-        return (matrix.expression(select),)
+        if name in matrix.selections:
+            narrowed = matrix.expression(rest) if rest else None
+            return Selection(matrix.selections[name], narrowed, matrix.coverage.get(name))
+        return Selection((matrix.expression(select),))
     except ExpressionError as error:
         names = ", ".join(matrix.selections) or "none"
         raise NoSelection(
@@ -133,7 +154,7 @@ def expand(matrix: Matrix, select: str | None, releases: Releases) -> Cells:
 
     Args:
         matrix: a checked matrix.
-        select: a selection's name, an expression, or None for all cells.
+        select: a selection's name, an expression, both joined by `and`, or None for all cells.
         releases: answers which releases a package has.
 
     Raises:
@@ -152,17 +173,19 @@ def expand(matrix: Matrix, select: str | None, releases: Releases) -> Cells:
             rule = next((rule for rule in matrix.exclude if rule.when.matches(asked.row())), None)
             if rule is not None:
                 left_out[rule.reason, rule.when.text] += 1
-            elif wanted is None or any(expression.matches(asked.row()) for expression in wanted):
+            elif wanted.holds(asked):
                 kept[asked.subject] = asked
-    if not kept:
+    chosen = list(kept.values()) if wanted.coverage is None else list(_covered(kept.values(), wanted.coverage))
+    if wanted.coverage is not None and len(chosen) < len(kept):
+        reason = f"{wanted.coverage.strength} coverage: what other cells show as well"
+        left_out[reason, str(select)] = len(kept) - len(chosen)
+    if wanted.narrowed is not None:
+        chosen = [cell for cell in chosen if wanted.narrowed.matches(cell.row())]
+    if not chosen:
         raise NoSelection(
             f"no cell of {matrix.file} fits {select!r}" if select else f"{matrix.file} asks for no cell",
             "Run `metamatrix plan` without --select to see what there is.",
         )
-    coverage = matrix.coverage.get(select or "")
-    chosen = list(kept.values()) if coverage is None else list(_covered(kept.values(), coverage))
-    if coverage is not None and len(chosen) < len(kept):
-        left_out[f"{coverage.strength} coverage: what other cells show as well", str(select)] = len(kept) - len(chosen)
     excluded = tuple(Excluded(reason, when, count) for (reason, when), count in left_out.items())
     return Cells(tuple(chosen), excluded, len(seen))
 

@@ -24,7 +24,7 @@ from tests.integration.programs import LIMITS, all_of, program, run_with_probe, 
 
 pytestmark = [pytest.mark.slow, pytest.mark.docker]
 
-ONE = "diffusers == 0.38.0 and transformers == 5.6.0"
+ONE = "quick and diffusers == 0.38.0 and transformers == 5.6.0"
 
 
 @pytest.fixture

@@ -310,7 +310,7 @@ def _registry(folder: Path) -> Iterator[str]:
             process.terminate()
 
 
-SOME = "diffusers == 0.38.0 and transformers == 5.6.0 and checkpoint == canonical and offload == none"
+SOME = "quick and diffusers == 0.38.0 and transformers == 5.6.0 and checkpoint == canonical and offload == none"
 
 
 def _same_on_another_engine(address: str, folder: Path, quick: dict[str, Any]) -> str:

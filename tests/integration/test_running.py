@@ -22,7 +22,7 @@ from tests.integration.programs import run_with_probe
 
 pytestmark = pytest.mark.slow
 
-ONE = "diffusers == 0.38.0 and transformers == 5.6.0"
+ONE = "quick and diffusers == 0.38.0 and transformers == 5.6.0"
 PLAIN = f"{ONE} and checkpoint == canonical and load == pretrained and offload == none"
 SOME = f"{ONE} and checkpoint in (canonical, missing-key-unet) and offload in (none, sequential)"
 
@@ -102,7 +102,7 @@ def test_a_cell_that_takes_too_long_is_a_timeout(tmp_path: Path) -> None:
 
 def test_an_environment_that_cannot_exist_is_unresolvable_with_its_proof(tmp_path: Path) -> None:
     """The resolver's derivation is the cause, and nothing is built."""
-    select = "diffusers == latest and transformers == 4.57.6 and checkpoint == canonical"
+    select = "pipeline == sd15 and diffusers == latest and transformers == 4.57.6 and checkpoint == canonical"
     done = metamatrix("run", "--select", select, "--output", str(tmp_path / "run"), "--json")
     assert done.status == 0, done.stderr
     cells = json.loads(done.stdout)["cells"]

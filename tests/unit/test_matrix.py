@@ -58,6 +58,10 @@ def test_several_faults_are_told_at_once_and_in_order() -> None:
         (GOOD + "include: [{load: singel_file}]\n", "did you mean 'single_file'?"),
         (GOOD + "exclude: [{when: 'offload == dsik', reason: x}]\n", "did you mean 'disk'?"),
         (GOOD + "selections: {a: 'offlod == disk'}\n", "did you mean 'offload'?"),
+        (GOOD + "coverage: {a: {strength: pairwise}}\n", "coverage.a: no such selection"),
+        (GOOD + "selections: {a: offload == disk}\ncoverage: {a: {strength: some}}\n", "pairwise"),
+        (GOOD + "selections: {a: offload == disk}\ncoverage: {a: {strenght: pairwise}}\n", "did you mean 'strength'?"),
+        (GOOD + "selections: {a: offload == disk}\ncoverage: {a: {strength: pairwise, anchors: [x]}}\n", "anchors"),
         ("axes: {torch: latest}\n", "'diffusers' is missing"),
     ],
 )
@@ -100,8 +104,14 @@ def test_a_selection_is_a_name_or_an_expression() -> None:
     """Both narrow; an unknown one lists what there is; one that fits nothing is an error."""
     assert {a.probe["offload"] for a in expand(matrix(), "few", releases).asked} == {"none"}
     assert {a.probe["load"] for a in expand(matrix(), "load != pretrained", releases).asked} == {"single_file"}
+    both = expand(matrix(), "few and load == single_file", releases).asked
+    assert {(a.probe["offload"], a.probe["load"]) for a in both} == {("none", "single_file")}
     with pytest.raises(NoSelection, match="neither"):
         expand(matrix(), "fwe", releases)
+    with pytest.raises(NoSelection, match="neither"):
+        expand(matrix(), "few and laod == single_file", releases)
+    with pytest.raises(NoSelection, match="no cell"):
+        expand(matrix(), "few and offload == sequential", releases)
     with pytest.raises(NoSelection, match="no cell"):
         expand(matrix(), "offload == disk", releases)
 

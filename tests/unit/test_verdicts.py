@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -12,10 +14,18 @@ from hypothesis import strategies as st
 from runner.matrix.load import Limits
 from runner.plan import Expectation, Plan, PlannedCell, PlannedEnvironment
 from runner.results.attempt import Attempt
-from runner.results.conclude import Conclusion, conclude, controls_cell, sibling, unconfirmed
+from runner.results.conclude import (
+    Conclusion,
+    EnvironmentState,
+    conclude,
+    controls_cell,
+    reference_cell,
+    sibling,
+    unconfirmed,
+)
 from runner.results.outcome import judge
 from runner.results.signature import normalised, signature
-from runner.verdicts import CLASSES, FINDING_ORDER, Verdict, class_of
+from runner.verdicts import CLASSES, FINDING_ORDER, Class, Verdict, class_of
 from tests.strategies import ALL_STAGES, attempt, cell, exception
 
 ORPHAN = {
@@ -202,12 +212,101 @@ def test_a_sibling_that_never_loaded_makes_no_refusal(how: str) -> None:
 
 def test_an_expected_failure_is_expected_until_it_expires() -> None:
     """`expect` covers its verdict; after its day it still does, and says that it has expired."""
-    from dataclasses import replace
-
     planned = replace(cell(), expectation=Expectation("orphan-meta", "2026-12-31"))
     rows = {planned.id: [attempt(planned, {"load": [ORPHAN]}, mode="cold")]}
     assert (verdict(planned, rows).expected, verdict(planned, rows).expired) == (True, False)
     assert verdict(planned, rows, "2027-01-01").expired
+
+
+def finding(kind: str) -> dict[str, Any]:
+    """A finding of a kind, without tensors."""
+    return exception() if kind == "exception" else {"kind": kind, "text": kind}
+
+
+LIVED = {
+    Verdict.PASS: attempt(cell()),
+    Verdict.ORPHAN_META: attempt(cell(), {"load": [finding("orphan")]}, mode="cold"),
+    Verdict.UNEXPECTED_META: attempt(cell(), {"offload": [finding("unexpected-meta")]}, mode="cold"),
+    Verdict.CORRUPT_WEIGHTS: attempt(cell(), {"load": [finding("corrupt")]}, mode="cold"),
+    Verdict.BAD_OUTPUT: attempt(cell(), {"step": [finding("bad-output")]}, mode="cold"),
+    Verdict.IMPORT_ERROR: attempt(cell(), {"import": [exception()]}, mode="cold"),
+    Verdict.LOAD_ERROR: attempt(cell(), {"load": [exception()]}, mode="cold"),
+    Verdict.OFFLOAD_ERROR: attempt(cell(), {"offload": [exception()]}, mode="cold"),
+    Verdict.STEP_ERROR: attempt(cell(), {"step": [exception()]}, mode="cold"),
+    Verdict.CRASH: attempt(cell(), how="signal", stages=ALL_STAGES[:2], mode="cold"),
+    Verdict.TIMEOUT: attempt(cell(), how="timeout", stages=ALL_STAGES[:2], mode="cold"),
+    Verdict.OUT_OF_MEMORY: attempt(cell(), how="oom", stages=ALL_STAGES[:2], mode="cold"),
+    Verdict.UNSUPPORTED: attempt(cell(), {"offload": [finding("unsupported")]}),
+    Verdict.HARNESS_ERROR: attempt(cell(), {"load": [finding("harness")]}),
+}
+"""Verdicts that one attempt of a sound cell decides."""
+
+
+def _conclusions() -> dict[Verdict, Conclusion]:
+    """A conclusion for every verdict, each made the way it comes about."""
+    planned = cell()
+    sure = controls(planned)
+    found = {kind: verdict(planned, {planned.id: [row], **sure}) for kind, row in LIVED.items()}
+    flaky = [attempt(planned), attempt(planned, {"load": [ORPHAN]}, identifier="b")]
+    found[Verdict.FLAKY] = verdict(planned, {planned.id: flaky, **sure})
+    damaged = cell(checkpoint="truncated")
+    rows = {damaged.id: [attempt(damaged, {"load": [exception()]})], sibling(damaged).id: [attempt(sibling(damaged))]}
+    found[Verdict.REFUSED] = verdict(damaged, rows)
+    day = date(2026, 12, 1)
+    environment = plan_of(planned).environments[0]
+    proven = replace(plan_of(planned), environments=(replace(environment, lock=None, proof="because"),))
+    found[Verdict.UNRESOLVABLE] = conclude(proven, {}, {}, day)[0]
+    states = {
+        Verdict.NOT_RUN: EnvironmentState(missing={"cpu": "there is none"}),
+        Verdict.INSTALL_ERROR: EnvironmentState(fault="the disk is full"),
+    }
+    found |= {kind: conclude(plan_of(planned), {"environment": state}, {}, day)[0] for kind, state in states.items()}
+    return found
+
+
+def test_every_verdict_can_be_reached() -> None:
+    """Each verdict of the design is the conclusion of some cell, and comes with a cause where it is not good."""
+    found = _conclusions()
+    assert {kind: conclusion.outcome and conclusion.outcome.verdict for kind, conclusion in found.items()} == {
+        kind: kind for kind in Verdict
+    }
+    for kind, conclusion in found.items():
+        assert conclusion.outcome is not None
+        assert bool(conclusion.outcome.cause) is (kind is not Verdict.PASS)
+        assert bool(conclusion.outcome.signature) is (class_of(kind) is Class.BAD)
+
+
+@given(st.lists(st.sampled_from(sorted(LIVED)), max_size=6), st.integers(0, 3))
+def test_every_cell_has_one_conclusion_and_the_classes_add_up(kinds: list[Verdict], unfinished: int) -> None:
+    """As many conclusions as cells, in their order; none is lost, counted twice, or answered without an attempt."""
+    offloads = ("none", "model", "sequential", "disk", "group_leaf", "group_block")
+    lived = [cell(offload=mode) for mode, _ in zip(offloads, kinds, strict=False)]
+    waiting = [cell(offload=mode, lifecycle="move") for mode in offloads[:unfinished]]
+    attempts = {c.id: [replace(LIVED[kind], cell=c.id)] for c, kind in zip(lived, kinds, strict=True)}
+    found = conclude(plan_of(*lived, *waiting), {}, {**controls(cell()), **attempts}, date(2026, 12, 1))
+    assert [conclusion.cell for conclusion in found] == [*lived, *waiting]
+    assert [c.outcome and c.outcome.verdict for c in found] == [*kinds, *[None] * unfinished]
+    classes = Counter(class_of(c.outcome.verdict) for c in found if c.outcome)
+    assert sum(classes.values()) == len(kinds)
+
+
+@pytest.mark.parametrize(
+    ("during", "expected"),
+    [("load", Verdict.LOAD_ERROR), ("offload", Verdict.OFFLOAD_ERROR), ("step", Verdict.STEP_ERROR)],
+)
+def test_an_exception_of_a_lifecycle_is_named_after_what_it_did(during: str, expected: Verdict) -> None:
+    """A lifecycle loads, offloads and steps again: the verdict says which, the stage that it was later."""
+    found = {**exception(), "during": during, "doing": "something"}
+    outcome = judge(attempt(cell(lifecycle="move"), {"lifecycle": [found]}))
+    assert (outcome.verdict, outcome.stage) == (expected, "lifecycle")
+
+
+def test_hidden_cells_are_those_of_the_pipeline() -> None:
+    """Each pipeline has a reference and controls of its own, in the plain lifecycle."""
+    planned = cell(pipeline="sdxl", lifecycle="move", offload="disk")
+    for hidden in (reference_cell(planned), controls_cell(planned)):
+        assert (hidden.probe["pipeline"], hidden.probe["lifecycle"]) == ("sdxl", "single")
+    assert controls_cell(planned).id != controls_cell(cell()).id
 
 
 def test_signatures_forget_the_machine_and_keep_the_failure() -> None:
