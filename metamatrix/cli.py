@@ -75,7 +75,9 @@ def run(
     ] = Path("out/run"),
     plan_file: Annotated[
         Optional[Path],
-        typer.Option("--plan", help="Run a plan file, with its locks, instead of resolving the matrix."),
+        typer.Option(
+            "--plan", help="Run a plan file, or the folder of a data set, in its very environments, not the matrix."
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=0, help="Cells at once; 0 means one per core.")] = 0,
     isolation: Isolation = "auto",
@@ -102,12 +104,15 @@ def run(
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")] = Path("out/run"),
     site: Annotated[Optional[Path], typer.Option("--site", help="Where the pages go; FOLDER/site by default.")] = None,
+    dataset: Annotated[
+        Optional[Path], typer.Option("--dataset", help="Write the compact data set of the run into this folder, too.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the site, results.json, JUnit XML and a Markdown summary of a run."""
     from metamatrix.commands.report import run_report
 
-    raise typer.Exit(run_report(folder, site, as_json))
+    raise typer.Exit(run_report(folder, site, dataset, as_json))
 
 
 @app.command()

@@ -7,7 +7,9 @@ import os
 import sys
 from pathlib import Path
 
+from metamatrix.dataset import dataset
 from metamatrix.publish import document
+from reports.dataset import FILE
 from reports.junit import write_junit
 from reports.site.build import build_site
 from reports.summary import summary
@@ -17,10 +19,11 @@ from runner.whole_files import write_whole
 __all__ = ["run_report"]
 
 
-def run_report(folder: Path, site: Path | None, as_json: bool) -> int:
-    """Write everything; print where it is. Exit code 0."""
+def run_report(folder: Path, site: Path | None, data: Path | None, as_json: bool) -> int:
+    """Write everything, with `data` the compact data set too; print where it is. Exit code 0."""
     with RunFolder(folder, writing=False) as run:
         results = document(run)
+        kept = dataset(run) if data is not None else None
     target = site or folder / "site"
     build_site(
         results,
@@ -34,6 +37,10 @@ def run_report(folder: Path, site: Path | None, as_json: bool) -> int:
         "junit": folder / "junit.xml",
         "summary": folder / "summary.md",
     }
+    if data is not None and kept is not None:
+        files["dataset"] = data / FILE
+        data.mkdir(parents=True, exist_ok=True)
+        write_whole(files["dataset"], kept.as_json().encode("utf-8", "backslashreplace"))
     text = summary(results)
     write_whole(files["results"], results.as_json().encode())
     write_whole(files["summary"], text.encode("utf-8", "backslashreplace"))

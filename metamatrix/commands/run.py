@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from metamatrix import __version__
+from metamatrix.dataset import plan_again
 from metamatrix.planning import narrowed, plan_matrix
 from metamatrix.progress import Progress
 from metamatrix.publish import document
@@ -23,6 +24,7 @@ from runner.isolation.choose import isolation_for
 from runner.isolation.contract import Isolation
 from runner.isolation.venv import default_store
 from runner.matrix.load import load_matrix
+from runner.matrix.schema import MatrixModel
 from runner.plan import Plan, read_plan
 from runner.probe.words import PROBE_VERSION
 from runner.resolve.lock import Platform
@@ -88,6 +90,8 @@ def _plan(choices: Choices, folder: RunFolder, uv: Uv, target: Platform, console
     Raises:
         MetamatrixError: the plan file was made for another platform than the isolation has.
     """
+    if choices.plan_file is not None and choices.plan_file.is_dir():
+        return plan_again(choices.plan_file, choices.select, uv, _torch_index(choices.matrix), target, console)
     if choices.plan_file is not None:
         plan = read_plan(choices.plan_file)
         if plan.platform is not None and not plan.platform.same_as(target):
@@ -102,6 +106,13 @@ def _plan(choices: Choices, folder: RunFolder, uv: Uv, target: Platform, console
             if not any(environment.fault for environment in kept.environments):
                 return kept
     return plan_matrix(choices.matrix, choices.select, uv, console, target)
+
+
+def _torch_index(matrix: Path) -> str:
+    """Where torch comes from: as the matrix file says, if there is one."""
+    if matrix.exists():
+        return load_matrix(matrix).torch_index
+    return str(MatrixModel.model_fields["torch_index"].default)
 
 
 def _drive(

@@ -9,6 +9,7 @@ from typing import Any
 
 import reports
 import runner
+from reports.dataset import dataset_schema
 from reports.document import json_schema
 from runner.matrix.schema import MatrixModel
 
@@ -20,6 +21,7 @@ def _files() -> dict[Path, dict[str, Any]]:
     return {
         Path(runner.__file__).parent / "matrix" / "matrix.schema.json": matrix,
         Path(reports.__file__).parent / "results.schema.json": json_schema(),
+        Path(reports.__file__).parent / "dataset.schema.json": dataset_schema(),
     }
 
 

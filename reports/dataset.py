@@ -1,0 +1,169 @@
+"""What is left of a run when it is kept for years? Every verdict with its cause, and how to run each cell again.
+
+Columns instead of cells, each value once: a table of twenty thousand cells fits into a repository. Logs, arrays and
+single attempts stay with the run. Changes of the format are additive only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from reports.document import CellModel, ResultsModel, RunModel
+
+__all__ = ["FILE", "Column", "DatasetModel", "KeptEnvironment", "compact", "dataset_schema", "read_dataset"]
+
+SCHEMA_VERSION = 1
+FILE = "dataset.json"
+_TENSORS = 40
+"""How many tensors of a cell are kept by name; the cause tells their number."""
+_WHOLE = ("id", "subject", "environment", "verdict", "group", "stage", "cause", "signature", "expected", "attempts")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class KeptEnvironment(_Model):
+    """One environment with its lock: every package with the wheel that was installed and its sha256."""
+
+    id: str
+    requested: dict[str, str]
+    exact: dict[str, str] = Field(description="What the request meant on the day of the run.")
+    backend: str = Field(description="The torch backend that was asked for.")
+    installed: dict[str, str]
+    python: str | None
+    platform: str | None
+    packages: list[tuple[str, str, str, str]] = Field(description="Name, version, wheel, sha256 of the wheel.")
+    controls: int = Field(ge=0, description="How many defects were planted, over all pipelines.")
+    missed: list[dict[str, Any]] = Field(description="Those that the guard did not catch.")
+    drift: str
+    proof: str
+    fault: str
+
+
+class Column(_Model):
+    """One value a cell: `values[rows[n]]` for the n-th cell."""
+
+    values: list[Any]
+    rows: list[int]
+
+    @classmethod
+    def of(cls, items: Iterable[Any]) -> Column:
+        values: list[Any] = []
+        places: dict[str, int] = {}
+        rows = []
+        for item in items:
+            key = json.dumps(item, sort_keys=True)
+            if key not in places:
+                places[key] = len(values)
+                values.append(item)
+            rows.append(places[key])
+        return cls(values=values, rows=rows)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.values[self.rows[row]]
+
+
+class DatasetModel(_Model):
+    """The results of one run."""
+
+    schema_version: int
+    run: RunModel
+    probe_version: str
+    environments: list[KeptEnvironment]
+    columns: dict[str, Column]
+
+    def __len__(self) -> int:
+        return len(self.columns["subject"].rows)
+
+    def cells(self) -> Iterator[CellModel]:
+        """Every cell, as `results.json` has it but for its single attempts."""
+        names = [name.removeprefix("axes.") for name in self.columns if name.startswith("axes.")]
+        for row in range(len(self)):
+            known = {name: self.columns[name][row] for name in _WHOLE}
+            yield CellModel(
+                **known,
+                axes={name: self.columns["axes." + name][row] for name in names},
+                requested=self.columns["requested"][row],
+                emulated=self.columns["emulated"][row],
+                rebuilt=self.columns["rebuilt"][row],
+                tensors=self.columns["tensors"][row],
+                expectation=self.columns["expectation"][row],
+                expired=False,
+                history=[],
+                rerun="",
+            )
+
+    def as_json(self) -> str:
+        """One line a column and an environment, so that two data sets can be compared."""
+        data = self.model_dump(mode="json")
+        columns = ",\n".join(f"{_line(name)}: {_line(column)}" for name, column in sorted(data["columns"].items()))
+        environments = ",\n".join(_line(entry) for entry in data["environments"])
+        head = {name: data[name] for name in ("schema_version", "probe_version", "run")}
+        return f'{_line(head)[:-1]},\n"environments": [\n{environments}\n],\n"columns": {{\n{columns}\n}}}}\n'
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
+
+def compact(results: ResultsModel, environments: Iterable[KeptEnvironment], probe_version: str) -> DatasetModel:
+    """What is kept of `results`. Cells without a verdict are left out: they say nothing and will be run again."""
+    cells = [cell for cell in results.cells if cell.verdict is not None]
+    columns = {name: Column.of(getattr(cell, name) for cell in cells) for name in _WHOLE}
+    axes = dict.fromkeys(name for cell in cells for name in cell.axes)
+    columns |= {f"axes.{name}": Column.of(cell.axes[name] for cell in cells) for name in axes}
+    for name in ("requested", "emulated", "rebuilt", "expectation"):
+        columns[name] = Column.of(getattr(cell, name) for cell in cells)
+    columns["tensors"] = Column.of(cell.tensors[:_TENSORS] for cell in cells)
+    columns["seconds"] = Column.of(round(cell.history[0].seconds, 2) if cell.history else None for cell in cells)
+    columns["peak_rss_mb"] = Column.of(cell.history[0].peak_rss_kb // 1024 if cell.history else None for cell in cells)
+    return DatasetModel(
+        schema_version=SCHEMA_VERSION,
+        run=results.run,
+        probe_version=probe_version,
+        environments=list(environments),
+        columns=columns,
+    )
+
+
+def read_dataset(folder: Path) -> DatasetModel:
+    """The data set in a folder, of this schema version or an older one.
+
+    Raises:
+        ValueError: there is none, or it is damaged; the text says which file.
+    """
+    path = folder / FILE
+    try:
+        found = DatasetModel.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise ValueError(f"{path} is no data set: {error.errors()[0]['msg']}") from error
+    if found.schema_version > SCHEMA_VERSION:
+        raise ValueError(f"{path} was written by a newer metamatrix (schema {found.schema_version})")
+    _check(found, path)
+    return found
+
+
+def _check(found: DatasetModel, path: Path) -> None:
+    """Columns of one length whose numbers lead to values: a cut file must not answer for other cells."""
+    needed = {*_WHOLE, "requested", "emulated", "rebuilt", "expectation", "tensors"}
+    if missing := needed - found.columns.keys():
+        raise ValueError(f"{path} lacks the columns {', '.join(sorted(missing))}")
+    for name, column in found.columns.items():
+        if len(column.rows) != len(found) or any(not 0 <= row < len(column.values) for row in column.rows):
+            raise ValueError(f"{path}: the column {name} does not fit the others")
+
+
+def dataset_schema() -> dict[str, Any]:
+    """The JSON Schema of a data set."""
+    schema = DatasetModel.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "metamatrix data set"
+    return schema
