@@ -114,20 +114,25 @@ def _from_finding(stage: str, finding: dict[str, Any]) -> Outcome:
         doing = finding.get("doing", "") if stage == PROBE_STAGES[-1] else ""
         what = f"{exception['cause_type']}: {exception['cause_message']} {doing}"
     elif tensors:
-        what = " ".join(sorted({_of_tensor(row, finding.get("whole", ())) for row in tensors}))
+        what = " ".join(sorted(_of_tensors(tensors, finding.get("whole", ()))))
     else:
         what = cause
     return Outcome(verdict, stage, cause, signature(verdict, stage, what), tensors)
 
 
-def _of_tensor(row: dict[str, Any], whole: Sequence[str]) -> str:
-    """What is wrong with a tensor, without its name: a component without any data is another failure than a lost key.
+def _of_tensors(rows: Sequence[dict[str, Any]], whole: Sequence[str]) -> set[str]:
+    """What is wrong with tensors, without their names: a component without any data is another failure than a lost key.
 
-    Whether a buffer is persistent changes from version to version, and is not the failure.
+    Whether a buffer is persistent changes from version to version, and is not the failure; nor is it that a hook holds
+    another copy of what is wrong itself.
     """
-    extent = "all" if row["module"] in whole else "some"
-    kind = row["kind"].removeprefix("non-persistent-")
-    return f"{row['module']} {extent} {kind} {row['state']} {row['detail']}"
+    wrong = {(row["module"], row["state"]) for row in rows if row["kind"] != "hook"}
+    return {
+        f"{row['module']} {'all' if row['module'] in whole else 'some'} "
+        f"{row['kind'].removeprefix('non-persistent-')} {row['state']} {row['detail']}"
+        for row in rows
+        if row["kind"] != "hook" or (row["module"], row["state"]) not in wrong
+    }
 
 
 def _bad(verdict: Verdict, stage: str, cause: str, what: str) -> Outcome:
