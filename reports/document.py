@@ -50,7 +50,9 @@ class EnvironmentModel(_Model):
     platform: str | None
     torch_build: str
     direct_url: dict[str, Any]
-    controls: list[dict[str, Any]] = Field(description="Negative controls: pipeline, id, expected, got, caught.")
+    controls: list[dict[str, Any]] = Field(
+        description="Negative controls: pipeline, id, expected and got (verdicts), findings, where, caught."
+    )
     drift: str = Field(description="How the reference misses the golden arrays; empty where it does not.")
     proof: str = Field(description="The derivation that no such environment exists.")
     fault: str = Field(description="Why there is no answer for it.")

@@ -1,20 +1,30 @@
-"""`metamatrix controls`: which planted defects the guard of a run caught, environment by environment."""
+"""`metamatrix controls`: which planted defects the guard of a run caught, environment by environment.
+
+In memory: the catalogue, planted into every pipeline that loaded well. In a file: the damaged checkpoints, which are
+cells of the run.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from metamatrix.publish import document
-from reports.document import ResultsModel
+from reports.document import CellModel, ResultsModel
+from runner.checkpoints.damage import damaged
 from runner.errors import MetamatrixError
 from runner.results.folder import RunFolder
+from runner.verdicts import Class, Verdict
 
 __all__ = ["run_controls"]
+
+_IN_A_FILE = "refused, or found"
 
 
 def run_controls(folder: Path, as_json: bool) -> int:
@@ -25,39 +35,62 @@ def run_controls(folder: Path, as_json: bool) -> int:
     """
     with RunFolder(folder, writing=False) as run:
         results = document(run)
-    rows = [
-        {"id": row["id"], "environment": environment.id}
-        | {name: row[name] for name in ("pipeline", "expected", "got", "where", "caught")}
-        for environment in results.environments
-        for row in environment.controls
-    ]
-    if not rows:
+    rows = [*_in_memory(results), *_in_files(results)]
+    if not any(environment.controls for environment in results.environments):
         raise MetamatrixError(
             f"no environment of {folder} has run its controls", "Run it with `metamatrix run --output`."
         )
     if as_json:
         print(json.dumps({"schema_version": 1, "controls": rows}, indent=1))
     else:
-        _print(results)
+        _print(rows)
     return 0 if all(row["caught"] for row in rows) else 1
 
 
-def _print(results: ResultsModel) -> None:
-    """One row a defect, one column an environment: what the guard said, marked where it missed in some pipeline."""
-    environments = [environment for environment in results.environments if environment.controls]
+def _in_memory(results: ResultsModel) -> Iterator[dict[str, Any]]:
+    names = ("id", "pipeline", "expected", "got", "findings", "where", "caught")
+    for environment in results.environments:
+        for row in environment.controls:
+            yield {"environment": environment.id, **{name: row[name] for name in names}}
+
+
+def _in_files(results: ResultsModel) -> Iterator[dict[str, Any]]:
+    """Damaged checkpoints, as they are plainly loaded from a folder."""
+    for cell in results.cells:
+        plain = cell.axes["load"] == "pretrained" and cell.axes["offload"] == "none"
+        if plain and damaged(cell.axes["checkpoint"]) and cell.group in (Class.GOOD, Class.BAD):
+            yield {
+                "environment": cell.environment,
+                "id": "checkpoint-" + cell.axes["checkpoint"],
+                "pipeline": cell.axes["pipeline"],
+                "expected": _IN_A_FILE,
+                "got": cell.verdict,
+                "findings": [cell.stage],
+                "where": ", ".join(f"{row['module']}.{row['name']}" for row in cell.tensors[:3]),
+                "caught": _harmless(cell) or cell.verdict != Verdict.PASS,
+            }
+
+
+def _harmless(cell: CellModel) -> bool:
+    """A pass says that every weight equals the sound checkpoint: right where a library mends the tie by itself."""
+    return cell.axes["checkpoint"] in ("untied", "twin-only")
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    """One row a defect, one column an environment: the verdict, marked where it is missed in some pipeline."""
+    environments = list(dict.fromkeys(row["environment"] for row in rows))
     table = Table(title=f"planted defects and what the guard said, in {len(environments)} environments")
     table.add_column("defect", no_wrap=True)
     table.add_column("expected")
     for environment in environments:
-        table.add_column(environment.id)
-    expected = {row["id"]: row["expected"] for environment in environments for row in environment.controls}
-    for name, kind in expected.items():
+        table.add_column(environment)
+    for name, kind in {row["id"]: row["expected"] for row in rows}.items():
         said = []
         for environment in environments:
-            rows = [row for row in environment.controls if row["id"] == name]
-            missed = [row for row in rows if not row["caught"]]
-            words = ", ".join(dict.fromkeys(kind for row in missed or rows for kind in row["got"])) or "nothing"
+            own = [row for row in rows if row["id"] == name and row["environment"] == environment]
+            missed = [row for row in own if not row["caught"]]
+            words = ", ".join(dict.fromkeys(row["got"] for row in missed or own))
             where = ", ".join(row["pipeline"] for row in missed)
-            said.append(f"MISSED in {where}: {words}" if missed else words if rows else "not planted")
+            said.append(f"MISSED in {where}: {words}" if missed else words or "not planted")
         table.add_row(*(escape(text) for text in (name, kind, *said)))
     Console().print(table)

@@ -13,7 +13,7 @@ from typing import Any
 from runner.checkpoints.damage import CANONICAL, damaged, not_applicable
 from runner.plan import Plan, PlannedCell, PlannedEnvironment
 from runner.results.attempt import Attempt
-from runner.results.outcome import Outcome, judge
+from runner.results.outcome import Outcome, decided, judge
 from runner.verdicts import Class, Verdict
 
 SINGLE = "single"
@@ -167,14 +167,28 @@ def _answered_cold(attempts: Sequence[Attempt]) -> bool:
 
 
 def controls_table(cell: PlannedCell, attempts: Attempts) -> list[dict[str, Any]]:
-    """What came of each negative control in a cell's environment; empty where they did not run."""
+    """What came of each negative control in a cell's environment and pipeline; empty where they did not run.
+
+    Each is a verdict: one that was found, but would be published under another name, is not caught.
+    """
     tables = [
         report["facts"]["controls"]
         for attempt in attempts.get(controls_cell(cell).id, ())
         for report in attempt.stages
         if "controls" in report["facts"]
     ]
-    return tables[-1] if tables else []
+    return [_control(row) for row in tables[-1]] if tables else []
+
+
+def _control(row: Mapping[str, Any]) -> dict[str, Any]:
+    expected, got = decided(row["expected"]), decided(*row["got"])
+    return {
+        **row,
+        "expected": expected,
+        "got": got,
+        "findings": row["got"],
+        "caught": row["caught"] and expected == got,
+    }
 
 
 def _gate(cell: PlannedCell, outcome: Outcome, attempts: Attempts) -> Outcome:

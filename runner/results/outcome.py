@@ -12,7 +12,7 @@ from runner.results.attempt import Attempt
 from runner.results.signature import signature
 from runner.verdicts import FINDING_ORDER, Class, Verdict, class_of
 
-__all__ = ["Outcome", "judge", "weighed"]
+__all__ = ["Outcome", "decided", "judge", "weighed"]
 
 _VERDICTS = {
     "harness": Verdict.HARNESS_ERROR,
@@ -75,6 +75,12 @@ def judge(attempt: Attempt) -> Outcome:
     if said != PROBE_STAGES and not controls:
         return Outcome(Verdict.HARNESS_ERROR, after, f"the cell ended without a word after {reached}")
     return Outcome(Verdict.PASS, said[-1], "")
+
+
+def decided(*kinds: str) -> str:
+    """The verdict that findings of these kinds come to at one stage; `pass` where there is none."""
+    found = sorted(kinds, key=FINDING_ORDER.index)
+    return _VERDICTS[found[0]].value if found else Verdict.PASS.value
 
 
 def weighed(attempt: Attempt, alone: bool) -> Attempt:

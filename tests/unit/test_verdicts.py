@@ -41,10 +41,11 @@ def plan_of(*cells: PlannedCell) -> Plan:
     return Plan("m", "d", None, "now", Limits(120, 1, 1), (environment,), cells, (), {})
 
 
-def controls(planned: PlannedCell, caught: bool = True) -> dict[str, list[Attempt]]:
-    """The attempt that planted the controls."""
+def controls(planned: PlannedCell, got: tuple[str, ...] = ("corrupt",)) -> dict[str, list[Attempt]]:
+    """The attempt that planted a control, of which the guard said `got`."""
     hidden = controls_cell(planned)
-    table = {"controls": [{"id": "zeroed", "expected": "corrupt", "got": [], "caught": caught}]}
+    caught = "corrupt" in got
+    table = {"controls": [{"id": "zeroed", "expected": "corrupt", "got": list(got), "caught": caught}]}
     return {hidden.id: [attempt(hidden, stages=("lifecycle",), facts=table)]}
 
 
@@ -94,12 +95,14 @@ def test_how_an_attempt_ended_without_findings(how: str, stages: Any, expected: 
 
 
 def test_no_pass_without_controls_that_were_caught() -> None:
-    """Controls that did not run, or that the guard missed, turn a pass into no answer."""
+    """Controls that did not run, that the guard missed, or that another verdict hides, turn a pass into no answer."""
     planned = cell()
     good = {planned.id: [attempt(planned)]}
     for more, expected in (
         ({}, Verdict.HARNESS_ERROR),
-        (controls(planned, caught=False), Verdict.HARNESS_ERROR),
+        (controls(planned, got=()), Verdict.HARNESS_ERROR),
+        (controls(planned, got=("corrupt", "harness")), Verdict.HARNESS_ERROR),
+        (controls(planned, got=("bad-output", "corrupt")), Verdict.PASS),
         (controls(planned), Verdict.PASS),
     ):
         outcome = verdict(planned, {**good, **more}).outcome
