@@ -116,6 +116,28 @@ def report(
 
 
 @app.command()
+def lookup(
+    terms: Annotated[
+        Optional[list[str]],
+        typer.Argument(help="NAME=VALUE or a range, such as pipeline=sdxl 'diffusers>=0.36,<0.40' verdict=bad."),
+    ] = None,
+    good_for: Annotated[
+        Optional[str], typer.Option("--good-for", help="The newest environment that is good for these pipelines.")
+    ] = None,
+    runner: Annotated[str, typer.Option("--runner", help="Where it was measured.")] = "cpu",
+    data: Annotated[
+        Optional[Path],
+        typer.Option("--data", help="A data set's or a run's folder; by default the data that come with the program."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look up what was measured: good and bad as version ranges, and the newest good set of versions."""
+    from metamatrix.commands.lookup import run_lookup
+
+    raise typer.Exit(run_lookup(terms or [], good_for, runner, data, as_json))
+
+
+@app.command()
 def controls(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")] = Path("out/run"),
     as_json: AsJson = False,

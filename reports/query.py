@@ -1,0 +1,119 @@
+"""Which cells does a question mean? `torch=2.9.1 pipeline=sdxl 'diffusers>=0.36,<0.40' verdict=bad`.
+
+    term  := NAME "=" value ("," value)*      any of these values
+           | NAME OP value ("," OP value)*    all of these bounds; OP is one of == != < <= > >= ~=
+
+NAME is a package (its installed version is compared), a probe axis, or `verdict` (a verdict, or a class such as `bad`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+__all__ = ["Query", "QueryError", "parse_query", "public"]
+
+_TERM = re.compile(r"\s*([A-Za-z][\w-]*)\s*(==|!=|<=|>=|~=|=|<|>)\s*(.+?)\s*", re.DOTALL)
+_MOST = 50
+
+
+class QueryError(ValueError):
+    """The question cannot be read; the text says what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A parsed question: each term by the name that it is about.
+
+    `versions` are packages with the ranges of which any must hold, `names` probe axes with the values that are meant,
+    `verdicts` the verdicts and classes; a name that is missing may have any value.
+    """
+
+    versions: Mapping[str, tuple[SpecifierSet, ...]] = field(default_factory=dict)
+    names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    verdicts: frozenset[str] = frozenset()
+
+    def fits_environment(self, installed: Mapping[str, str]) -> bool:
+        """Whether an environment with these installed versions is meant."""
+        return all(
+            package in installed and any(public(installed[package]) in allowed for allowed in ranges)
+            for package, ranges in self.versions.items()
+        )
+
+    def without(self, name: str) -> Query:
+        """The same question without what it says about a name."""
+        return Query(
+            {package: ranges for package, ranges in self.versions.items() if package != name},
+            {axis: values for axis, values in self.names.items() if axis != name},
+            frozenset() if name == "verdict" else self.verdicts,
+        )
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """The names that it says something about."""
+        return (*self.versions, *self.names, *(("verdict",) if self.verdicts else ()))
+
+
+def public(version: str) -> Version:
+    """A version without the build that a wheel adds to it: 2.13.0+cpu is 2.13.0 to who asks."""
+    return Version(Version(version).public)
+
+
+def parse_query(terms: Sequence[str], axes: Mapping[str, Collection[str]], packages: Collection[str]) -> Query:
+    """Read a question about `axes` (probe axes with the values that were measured) and `packages`.
+
+    Raises:
+        QueryError: a term cannot be read, or names what is not known here.
+    """
+    if len(terms) > _MOST:
+        raise QueryError(f"{len(terms)} terms are more than {_MOST}")
+    versions: dict[str, tuple[SpecifierSet, ...]] = {}
+    names: dict[str, frozenset[str]] = {}
+    verdicts: frozenset[str] = frozenset()
+    for term in terms:
+        matched = _TERM.fullmatch(term)
+        if matched is None:
+            raise QueryError(f"{term!r} is no term; write NAME=VALUE, such as pipeline=sdxl or 'diffusers>=0.36'")
+        name, operator, value = matched.group(1).replace("-", "_"), matched.group(2), matched.group(3)
+        if name in versions or name in names or (name == "verdict" and verdicts):
+            raise QueryError(f"{name} is asked about twice; join the values: {name}=A,B or '{name}>=A,<B'")
+        if name == "verdict":
+            verdicts = _values(name, operator, value, axes[name])
+        elif name in axes:
+            names[name] = _values(name, operator, value, axes[name])
+        elif name in packages:
+            versions[name] = _ranges(name, operator, value)
+        else:
+            known = [*axes, *packages]
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
+            raise QueryError(f"nothing was measured about {name!r}; {hint}")
+    return Query(versions, names, verdicts)
+
+
+def _values(name: str, operator: str, text: str, known: Collection[str]) -> frozenset[str]:
+    values = frozenset(part.strip() for part in text.split(","))
+    if operator not in ("=", "==", "!="):
+        raise QueryError(f"{name} has names, not numbers: {operator} cannot be asked; write {name}=VALUE")
+    unknown = sorted(values - set(known))
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"measured: {', '.join(sorted(known))}"
+        raise QueryError(f"{name}={unknown[0]} was never measured; {hint}")
+    return frozenset(known) - values if operator == "!=" else values
+
+
+def _ranges(name: str, operator: str, text: str) -> tuple[SpecifierSet, ...]:
+    try:
+        if operator == "=":
+            return tuple(SpecifierSet(f"=={Version(part.strip())}", prereleases=True) for part in text.split(","))
+        return (SpecifierSet(operator + text, prereleases=True),)
+    except (InvalidVersion, InvalidSpecifier) as error:
+        raise QueryError(
+            f"{name}{operator}{text} is no version or range; write {name}=2.9.1 or '{name}>=2.6,<3'"
+        ) from error

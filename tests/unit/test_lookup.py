@@ -1,0 +1,160 @@
+"""Lookup: a question means what it says, ranges say what was measured, and nothing is guessed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reports.dataset import Column, DatasetModel, KeptEnvironment
+from reports.lookup import install_line, known_axes, known_packages, look_up
+from reports.query import Query, QueryError, parse_query
+from tests.unit.test_pages import results
+
+AXES = {"pipeline": ["sd15", "sdxl", "any"], "load": ["pretrained", "any"], "verdict": ["pass", "orphan-meta", "bad"]}
+PACKAGES = ["diffusers", "torch", "huggingface_hub"]
+VERSIONS = [f"0.{minor}.0" for minor in range(30, 40)]
+GOOD, BAD = ("pass", "good", ""), ("orphan-meta", "bad", "f")
+
+
+def _environment(version: str) -> KeptEnvironment:
+    chosen = {"torch": "2.13.0", "diffusers": version}
+    return KeptEnvironment(
+        id="e" + version,
+        requested=chosen,
+        exact={"python": "3.11", **chosen},
+        backend="cpu",
+        installed={**chosen, "torch": "2.13.0+cpu"},
+        python="3.11.7",
+        platform="linux",
+        packages=[],
+        controls=1,
+        missed=[],
+        drift="",
+        proof="",
+        fault="",
+    )
+
+
+def _dataset(verdicts: list[tuple[str, str, str]], **axes: str) -> DatasetModel:
+    """One cell an environment, diffusers one minor newer each time."""
+    probe = {"pipeline": "sd15", "checkpoint": "canonical", "load": "pretrained", "offload": "none"}
+    probe |= {"lifecycle": "single", "dtype": "float32", "runner": "cpu", **axes}
+    count = len(verdicts)
+    columns: dict[str, Any] = {f"axes.{name}": [value] * count for name, value in probe.items()}
+    columns |= {
+        "subject": [str(number) for number in range(count)],
+        "environment": ["e" + version for version in VERSIONS[:count]],
+        "verdict": [verdict for verdict, _, _ in verdicts],
+        "group": [group for _, group, _ in verdicts],
+        "signature": [signature for _, _, signature in verdicts],
+        "stage": ["load"] * count,
+        "cause": ["because"] * count,
+        "rebuilt": [None] * count,
+    }
+    return DatasetModel(
+        schema_version=1,
+        run=results("x").run,
+        probe_version="3",
+        environments=[_environment(version) for version in reversed(VERSIONS[:count])],
+        columns={name: Column.of(values) for name, values in columns.items()},
+    )
+
+
+def _ask(dataset: DatasetModel, *terms: str) -> Any:
+    return look_up(dataset, parse_query(terms, known_axes(dataset), known_packages(dataset)))
+
+
+@given(st.lists(st.sampled_from([GOOD, BAD, ("load-error", "bad", "g")]), min_size=1, max_size=10))
+def test_spans_are_the_measured_environments_in_order(verdicts: list[tuple[str, str, str]]) -> None:
+    """Put together again they are every environment, oldest first; neighbours differ; no span hides another verdict."""
+    dataset = _dataset(verdicts)
+    (line,) = _ask(dataset, "pipeline=sd15").lines
+    order = [environment.id for span in line.spans for environment in span.environments]
+    assert order == ["e" + version for version in VERSIONS[: len(verdicts)]]
+    told = [span.verdict for span in line.spans for _ in span.environments]
+    assert told == [verdict for verdict, _, _ in verdicts]
+    assert all(
+        (one.verdict, one.signature) != (two.verdict, two.signature)
+        for one, two in zip(line.spans, line.spans[1:], strict=False)
+    )
+
+
+@given(st.lists(st.sampled_from([GOOD, BAD]), min_size=1, max_size=10))
+def test_the_newest_good_is_the_newest_that_was_measured_good(verdicts: list[tuple[str, str, str]]) -> None:
+    """Never an environment with a bad cell, never an older one than need be, none where none is good."""
+    newest = _ask(_dataset(verdicts), "pipeline=sd15").newest_good
+    good = [version for version, verdict in zip(VERSIONS, verdicts, strict=False) if verdict is GOOD]
+    assert (newest.id if newest else None) == ("e" + good[-1] if good else None)
+
+
+def test_ranges_and_builds() -> None:
+    """A range is over installed versions, and the build of a wheel does not matter to who asks."""
+    dataset = _dataset([GOOD] * 10)
+    assert sum(_ask(dataset, "diffusers>=0.31,<0.33").counts.values()) == 2
+    assert sum(_ask(dataset, "torch=2.13.0", "diffusers=0.30.0,0.39.0").counts.values()) == 2
+    assert install_line(dataset.environments[0]) == "pip install torch==2.13.0 diffusers==0.39.0"
+
+
+def test_a_miss_says_what_is_near() -> None:
+    """With one thing left open something was measured: which, and at what versions."""
+    answer = _ask(_dataset([GOOD, BAD]), "torch=2.9.1", "pipeline=sd15")
+    assert not answer.lines
+    assert answer.near == ("with any torch: 2 cells; measured: 2.13.0",)
+
+
+def test_what_is_left_open_is_said() -> None:
+    """A damaged file, a lifecycle and our own reconstructions are not meant unless they are asked for."""
+    moved = _dataset([BAD], lifecycle="move")
+    assert not _ask(moved, "pipeline=sd15").lines
+    assert _ask(moved, "lifecycle=move").lines
+    assert _ask(moved, "lifecycle=any").lines
+    assert set(_ask(moved, "pipeline=sd15").assumed) == {"checkpoint", "lifecycle", "load"}
+
+
+def test_verdicts_and_classes_can_be_asked_for() -> None:
+    """`verdict=bad` and `verdict=orphan-meta` mean the same cells here."""
+    dataset = _dataset([GOOD, BAD, BAD])
+    for term in ("verdict=bad", "verdict=orphan-meta", "verdict!=pass,good"):
+        assert dict(_ask(dataset, term).counts) == {"orphan-meta": 2}
+
+
+@pytest.mark.parametrize(
+    ("term", "said"),
+    [
+        ("pipelin=sd15", "did you mean 'pipeline'"),
+        ("pipeline=sd16", "did you mean 'sd15'"),
+        ("pipeline>=sd15", "names, not numbers"),
+        ("diffusers=new", "is no version or range"),
+        ("diffusers>=", "is no version or range"),
+        ("sdxl", "is no term"),
+        ("numpy=1", "nothing was measured about 'numpy'"),
+    ],
+)
+def test_a_wrong_question_is_answered_in_words(term: str, said: str) -> None:
+    """What was not understood, and what could have been meant."""
+    with pytest.raises(QueryError, match=said):
+        parse_query([term], AXES, PACKAGES)
+
+
+def test_a_name_is_asked_about_once() -> None:
+    """Two terms about one name would have to be joined somehow; they are refused with the way to say it."""
+    with pytest.raises(QueryError, match="twice"):
+        parse_query(["torch=1", "torch=2"], AXES, PACKAGES)
+
+
+@given(
+    st.lists(st.text(max_size=20) | st.sampled_from(["torch=", "pipeline=sd15", "verdict=bad", "diffusers>=0.3,<1"]))
+)
+def test_any_terms_are_a_question_or_an_error(terms: list[str]) -> None:
+    """No text makes the parser raise anything else."""
+    try:
+        parsed = parse_query(terms, AXES, PACKAGES)
+    except QueryError as error:
+        assert str(error)
+    else:
+        assert isinstance(parsed, Query)
+        assert json.dumps(sorted(parsed.about))
