@@ -138,6 +138,21 @@ def lookup(
 
 
 @app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(help="The folder of the earlier run or data set.")],
+    after: Annotated[Path, typer.Argument(help="The folder of the later one.")],
+    fail_on: Annotated[
+        Optional[str], typer.Option("--fail-on", help="`new-red`: exit with 1 if something good has become bad.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what has changed between two runs: new red, new green, what is new, gone, or without an answer."""
+    from metamatrix.commands.compare import run_compare
+
+    raise typer.Exit(run_compare(before, after, fail_on, as_json))
+
+
+@app.command()
 def controls(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")] = Path("out/run"),
     as_json: AsJson = False,

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from metamatrix.sources import dataset_of
 from reports import lookup
-from reports.dataset import FILE, DatasetModel, KeptEnvironment, read_dataset
+from reports.dataset import FILE, DatasetModel, KeptEnvironment
 from reports.lookup import Answer, Span
 from reports.query import Query, QueryError, parse_query, public
 from runner.errors import MetamatrixError
@@ -51,16 +52,7 @@ def _data(path: Path | None) -> DatasetModel:
         if not shipped:
             raise MetamatrixError("no data set came with this program", "Give one with --data FOLDER.")
         path = shipped[-1].parent
-    if (path / "results.sqlite").exists():
-        from metamatrix.dataset import dataset
-        from runner.results.folder import RunFolder
-
-        with RunFolder(path, writing=False) as run:
-            return dataset(run)
-    try:
-        return read_dataset(path)
-    except ValueError as error:
-        raise MetamatrixError(str(error), "Give a run's folder, or one from `metamatrix report --dataset`.") from error
+    return dataset_of(path)
 
 
 def _print_known(dataset: DatasetModel, axes: dict[str, list[str]]) -> None:

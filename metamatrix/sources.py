@@ -1,0 +1,46 @@
+"""Where do results come from that a command reads? A run's folder, or a data set's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from metamatrix.dataset import dataset
+from metamatrix.publish import document
+from reports.dataset import DatasetModel, read_dataset
+from reports.document import CellModel
+from runner.errors import MetamatrixError
+from runner.results.folder import RunFolder
+
+__all__ = ["cells_of", "dataset_of", "is_run"]
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a run."""
+    return (folder / "results.sqlite").exists()
+
+
+def dataset_of(folder: Path) -> DatasetModel:
+    """The data set in a folder, or that of the run in it.
+
+    Raises:
+        MetamatrixError: there is neither.
+    """
+    if is_run(folder):
+        with RunFolder(folder, writing=False) as run:
+            return dataset(run)
+    try:
+        return read_dataset(folder)
+    except ValueError as error:
+        raise MetamatrixError(str(error), "Give a run's folder, or one from `metamatrix report --dataset`.") from error
+
+
+def cells_of(folder: Path) -> list[CellModel]:
+    """All cells of a run or a data set, those without a verdict too.
+
+    Raises:
+        MetamatrixError: there is neither.
+    """
+    if is_run(folder):
+        with RunFolder(folder, writing=False) as run:
+            return document(run).cells
+    return list(dataset_of(folder).cells())
