@@ -1,15 +1,15 @@
-"""Where do results come from that a command reads? A run's folder, or a data set's."""
+"""Where do results come from that a command reads? A run's folder, or a data set's.
+
+What reads runs is imported where one is read: a lookup in a data set answers at once.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from metamatrix.dataset import dataset
-from metamatrix.publish import document
 from reports.dataset import DatasetModel, read_dataset
 from reports.document import CellModel
 from runner.errors import MetamatrixError
-from runner.results.folder import RunFolder
 
 __all__ = ["cells_of", "dataset_of", "is_run"]
 
@@ -26,6 +26,9 @@ def dataset_of(folder: Path) -> DatasetModel:
         MetamatrixError: there is neither.
     """
     if is_run(folder):
+        from metamatrix.dataset import dataset
+        from runner.results.folder import RunFolder
+
         with RunFolder(folder, writing=False) as run:
             return dataset(run)
     try:
@@ -41,6 +44,9 @@ def cells_of(folder: Path) -> list[CellModel]:
         MetamatrixError: there is neither.
     """
     if is_run(folder):
+        from metamatrix.publish import document
+        from runner.results.folder import RunFolder
+
         with RunFolder(folder, writing=False) as run:
             return document(run).cells
     return list(dataset_of(folder).cells())
