@@ -32,6 +32,8 @@ def _none(pipeline: Any, device: Any, folder: str) -> str:
 def _model(pipeline: Any, device: Any, folder: str) -> str:
     import torch
 
+    if device.type == "cpu" and _empties_a_cache_of_the_cpu():
+        raise Unsupported("model offload of this diffusers empties the cache of an accelerator; the CPU has none")
     pipeline.enable_model_cpu_offload(device=device)
     for handle in getattr(pipeline, "_all_hooks", []):
         execution = getattr(getattr(handle, "hook", None), "execution_device", None)
@@ -39,6 +41,20 @@ def _model(pipeline: Any, device: Any, folder: str) -> str:
             # diffusers 0.21 takes the argument and uses cuda all the same.
             raise Unsupported("model offload of this diffusers uses {}, whatever device is asked for".format(execution))
     return "pipeline.enable_model_cpu_offload(device={})".format(device)
+
+
+def _empties_a_cache_of_the_cpu() -> bool:
+    """diffusers 0.34 asks torch.cpu for `empty_cache`; releases before and after it leave a CPU alone."""
+    from diffusers.utils import torch_utils
+
+    empty = getattr(torch_utils, "empty_device_cache", None)
+    if empty is None:
+        return False
+    try:
+        empty("cpu")
+    except AttributeError:
+        return True
+    return False
 
 
 def _sequential(pipeline: Any, device: Any, folder: str) -> str:
