@@ -187,7 +187,7 @@ class Cell:
         import torch
 
         self._acts = _Acts(self, os.path.join(self._folder, "offload"), torch.device(self._request["runner"]))
-        self._library(lambda: self._lifecycle.before(self._acts))
+        self._follow(self._lifecycle.before)
         self._facts["call"] = self._acts.enter(self._request["offload"], self._acts.folder)
         self._guard(self._acts.backed)
 
@@ -225,7 +225,15 @@ class Cell:
 
     def _live(self) -> None:
         self._facts["steps"] = []
-        self._lifecycle.after(self._acts)
+        self._follow(self._lifecycle.after)
+
+    def _follow(self, sequence: Callable[[Any], None]) -> None:
+        """Live through a sequence. Its calls into libraries are met in `_library`; what else fails in it is ours."""
+        try:
+            sequence(self._acts)
+        except Unsupported as error:
+            self._findings.append(words.finding(words.UNSUPPORTED, str(error)))
+            raise _Stop from error
 
     def _controls(self) -> None:
         """Find a load that is clean, and plant the controls into it."""
