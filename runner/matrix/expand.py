@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -41,22 +42,28 @@ MOST_RELEASES = 200
 """How many releases one range may mean."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Asked:
     """One cell that was asked for.
 
     `asked` are the environment axes as written (`latest` stays `latest`, a range its exact members),
-    `exact` the versions that they mean today, `probe` the probe axes.
+    `exact` the versions that they mean today, `probe` the probe axes; `as_of` the day after which releases are ignored.
     """
 
-    subject: str
     asked: dict[str, str]
     exact: dict[str, str]
     probe: dict[str, str]
     backend: str
+    as_of: str | None
 
-    def row(self) -> Row:
-        return Row({**self.exact, **self.probe, "subject": self.subject}, self.asked)
+    @cached_property
+    def subject(self) -> str:
+        """Computed when it is asked for: most of a large product is never run."""
+        return subject_id(self.asked, self.probe, self.backend, self.as_of)
+
+    def row(self, with_subject: bool = True) -> Row:
+        exact = {**self.exact, **self.probe}
+        return Row({**exact, "subject": self.subject} if with_subject else exact, self.asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +125,24 @@ class Selection:
     narrowed: Expression | None = None
     coverage: Coverage | None = None
 
-    def holds(self, cell: Asked) -> bool:
-        """Whether a cell is in the selection, before it is narrowed or covered."""
-        return self.any_of is None or any(expression.matches(cell.row()) for expression in self.any_of)
+
+class _Fits:
+    """Whether an expression fits cells. What depends on probe axes alone is asked once, not once an environment."""
+
+    def __init__(self, expression: Expression) -> None:
+        self._expression = expression
+        self._of_probe = expression.axes <= set(PROBE)
+        self._with_subject = "subject" in expression.axes
+        self._known: dict[tuple[str, ...], bool] = {}
+
+    def __call__(self, values: tuple[str, ...], cell: Asked) -> bool:
+        """Whether it fits a cell; `values` are those of its probe axes."""
+        if not self._of_probe:
+            return self._expression.matches(cell.row(self._with_subject))
+        known = self._known.get(values)
+        if known is None:
+            known = self._known[values] = self._expression.matches(cell.row(False))
+        return known
 
 
 _NAMED = re.compile(r"\s*([\w-]+)(?:\s+and\s+(.+))?\s*", re.DOTALL)
@@ -161,21 +183,25 @@ def expand(matrix: Matrix, select: str | None, releases: Releases) -> Cells:
         NoSelection: `select` is unknown, or nothing is left.
     """
     wanted = selection(matrix, select)
+    any_of = None if wanted.any_of is None else [_Fits(expression) for expression in wanted.any_of]
+    rules = [(rule, _Fits(rule.when)) for rule in matrix.exclude]
     left_out: Counter[tuple[str, str]] = Counter()
-    kept: dict[str, Asked] = {}
-    seen: set[str] = set()
+    kept: list[Asked] = []
+    seen: dict[tuple[tuple[str, str], ...], set[tuple[str, ...]]] = {}
     versions = _Versions(releases)
     for row in _rows(matrix):
-        for asked in _row_cells(matrix, row, versions):
-            if asked.subject in seen:
-                continue
-            seen.add(asked.subject)
-            rule = next((rule for rule in matrix.exclude if rule.when.matches(asked.row())), None)
-            if rule is not None:
-                left_out[rule.reason, rule.when.text] += 1
-            elif wanted.holds(asked):
-                kept[asked.subject] = asked
-    chosen = list(kept.values()) if wanted.coverage is None else list(_covered(kept.values(), wanted.coverage))
+        for environment, cells in _row_cells(matrix, row, versions):
+            rows = seen.setdefault(environment, set())
+            for values, cell in cells:
+                if values in rows:
+                    continue
+                rows.add(values)
+                rule = next((rule for rule, fits in rules if fits(values, cell)), None)
+                if rule is not None:
+                    left_out[rule.reason, rule.when.text] += 1
+                elif any_of is None or any(fits(values, cell) for fits in any_of):
+                    kept.append(cell)
+    chosen = kept if wanted.coverage is None else list(_covered(kept, wanted.coverage))
     if wanted.coverage is not None and len(chosen) < len(kept):
         reason = f"{wanted.coverage.strength} coverage: what other cells show as well"
         left_out[reason, str(select)] = len(kept) - len(chosen)
@@ -187,38 +213,62 @@ def expand(matrix: Matrix, select: str | None, releases: Releases) -> Cells:
             "Run `metamatrix plan` without --select to see what there is.",
         )
     excluded = tuple(Excluded(reason, when, count) for (reason, when), count in left_out.items())
-    return Cells(tuple(chosen), excluded, len(seen))
+    return Cells(tuple(chosen), excluded, sum(len(rows) for rows in seen.values()))
 
 
 def _covered(cells: Iterable[Asked], coverage: Coverage) -> Iterator[Asked]:
     """The cells that cover each environment; environments with the same probe rows get the same choice."""
     groups: dict[tuple[tuple[str, str], ...], list[Asked]] = {}
+    anchored = [_Fits(expression) for expression in coverage.anchors]
+    reasons: dict[tuple[str, ...], str | None] = {}
     for cell in cells:
-        if not pointless(cell.probe):
+        values = tuple(cell.probe.values())
+        if values not in reasons:
+            reasons[values] = pointless(cell.probe)
+        if reasons[values] is None:
             groups.setdefault(tuple(sorted(cell.asked.items())), []).append(cell)
     choices: dict[frozenset[tuple[str, ...]], frozenset[tuple[str, ...]]] = {}
     for members in groups.values():
         rows = {tuple(cell.probe.values()): cell for cell in members}
-        anchors = {values for values, cell in rows.items() if any(e.matches(cell.row()) for e in coverage.anchors)}
+        anchors = {values for values, cell in rows.items() if any(fits(values, cell) for fits in anchored)}
         key = frozenset((*values, str(values in anchors)) for values in rows)
         if key not in choices:
             kept = [rows[values].probe for values in sorted(anchors)]
             found = cover([cell.probe for cell in members], STRENGTHS[coverage.strength], kept)
             choices[key] = frozenset(tuple(row.values()) for row in found)
-        yield from (cell for values, cell in rows.items() if values in choices[key])
+        chosen = choices[key]
+        yield from (cell for values, cell in rows.items() if values in chosen)
 
 
-def _row_cells(matrix: Matrix, row: Mapping[str, tuple[str, ...]], versions: _Versions) -> Iterator[Asked]:
+_Environment = tuple[tuple[str, str], ...]
+
+
+def _row_cells(
+    matrix: Matrix, row: Mapping[str, tuple[str, ...]], versions: _Versions
+) -> Iterator[tuple[_Environment, Iterator[tuple[tuple[str, ...], Asked]]]]:
+    """The environments of a row, each with its cells, and those with the values of their probe axes."""
     packages = [axis for axis in matrix.packages if axis in row]
     environments = itertools.product(*(list(versions.exact(axis, row[axis])) for axis in packages))
-    probes = [dict(zip(PROBE, values, strict=True)) for values in itertools.product(*(row[axis] for axis in PROBE))]
+    probes = [
+        (values, dict(zip(PROBE, values, strict=True))) for values in itertools.product(*(row[axis] for axis in PROBE))
+    ]
     as_of = matrix.as_of.isoformat() if matrix.as_of else None
     for pairs in environments:
         asked = {axis: pair[0] for axis, pair in zip(packages, pairs, strict=True)}
         exact = {axis: pair[1] for axis, pair in zip(packages, pairs, strict=True)}
-        for probe in probes:
-            backend = matrix.torch_backend.get(probe["runner"], probe["runner"])
-            yield Asked(subject_id(asked, probe, backend, as_of), asked, exact, probe, backend)
+        yield tuple(sorted(asked.items())), _cells_of(matrix, probes, asked, exact, as_of)
+
+
+def _cells_of(
+    matrix: Matrix,
+    probes: Iterable[tuple[tuple[str, ...], dict[str, str]]],
+    asked: dict[str, str],
+    exact: dict[str, str],
+    as_of: str | None,
+) -> Iterator[tuple[tuple[str, ...], Asked]]:
+    for values, probe in probes:
+        backend = matrix.torch_backend.get(probe["runner"], probe["runner"])
+        yield values, Asked(asked, exact, probe, backend, as_of)
 
 
 class _Versions:
