@@ -116,7 +116,8 @@ def _asks_for_accelerator() -> bool:
     from diffusers.hooks import group_offloading
 
     accelerator = getattr(torch, "accelerator", None)
-    if accelerator is not None and accelerator.current_accelerator() is not None:
+    # torch 2.6 names the accelerator that it was built for, whether there is one or not.
+    if accelerator is not None and accelerator.is_available():
         return False
     return "current_accelerator().type" in inspect.getsource(group_offloading)
 
