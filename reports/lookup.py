@@ -46,7 +46,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One combination of probe axes over all environments, oldest first."""
+    """One combination of probe axes over all environments that exist, oldest first."""
 
     axes: Mapping[str, str]
     spans: tuple[Span, ...]
@@ -136,6 +136,8 @@ def _lines(dataset: DatasetModel, rows: Sequence[int]) -> Iterable[Line]:
     order = {identifier: place for place, identifier in enumerate(environments)}
     groups: dict[tuple[str, ...], dict[str, int]] = {}
     for row in rows:
+        if not environments[dataset.columns["environment"][row]].installed:
+            continue  # what cannot be installed has no place in a range; it is counted
         key = tuple(dataset.columns[name][row] for name in axes)
         groups.setdefault(key, {})[dataset.columns["environment"][row]] = row
     for key, members in sorted(groups.items()):

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def shipped() -> DatasetModel:
     """The newest of them."""
-    return read_dataset(sorted(SHIPPED.glob(f"*/{FILE}"))[-1].parent)
+    return read_dataset(max(SHIPPED.glob(f"*/{FILE}")).parent)
 
 
 def test_it_is_wide_enough(shipped: DatasetModel) -> None:
@@ -32,9 +32,8 @@ def test_it_is_wide_enough(shipped: DatasetModel) -> None:
     oldest = {"diffusers": "0.27.2", "transformers": "4.41.2", "accelerate": "0.30.1"}
     for package, version in oldest.items():
         assert min(Version(environment.installed[package]) for environment in built) == Version(version)
-    assert {"diffusers": "latest", "transformers": "latest"}.items() <= built[-1].requested.items() or any(
-        environment.requested["diffusers"] == environment.requested["transformers"] == "latest" for environment in built
-    )
+    newest = [e for e in built if e.requested["diffusers"] == e.requested["transformers"] == "latest"]
+    assert len(newest) == 1
     assert len({Version(environment.installed["torch"]).public for environment in built}) >= 2
     rows = shipped.columns["environment"].rows
     assert max(rows.count(place) for place in set(rows)) <= 1500
@@ -51,7 +50,7 @@ def test_every_cell_has_an_answer_and_every_defect_was_caught(shipped: DatasetMo
 def test_it_names_no_place_of_the_machine_that_made_it(shipped: DatasetModel) -> None:
     """Packages are kept by name, version and digest: no path, no address of an index."""
     locks = json.dumps([environment.packages for environment in shipped.environments])
-    assert not re.search(r"/|http", locks)
+    assert not re.search(r'://|"/', locks)
 
 
 def test_clean_pipelines_pass_wherever_they_exist(shipped: DatasetModel) -> None:
@@ -88,12 +87,12 @@ def test_a_lookup_answers_at_once() -> None:
 
 def test_cells_drawn_at_random_say_the_same_again(shipped: DatasetModel, tmp_path: Path) -> None:
     """In the very environment of the data set, resolved from its packages: the same verdict and signature."""
-    chance = random.Random(4)  # noqa: S311 - a draw, not a secret
+    chance = random.Random(4)
     environment = next(e for e in shipped.environments if e.installed.get("diffusers") == "0.32.2")
     own = [cell for cell in shipped.cells() if cell.environment == environment.id]
     drawn = chance.sample([cell for cell in own if cell.group in ("good", "bad")], 6)
     select = f"subject in ({', '.join(cell.subject for cell in drawn)})"
-    folder = SHIPPED / sorted(path.parent.name for path in SHIPPED.glob(f"*/{FILE}"))[-1]
+    folder = SHIPPED / max(path.parent.name for path in SHIPPED.glob(f"*/{FILE}"))
     done = metamatrix("run", "--plan", str(folder), "--select", select, "--output", str(tmp_path / "run"))
     assert done.status == 0, done.stderr
     again = {cell["subject"]: cell for cell in results(tmp_path / "run")["cells"]}
