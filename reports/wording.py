@@ -61,5 +61,5 @@ def environment_name(environment: EnvironmentModel) -> str:
 
 def cell_name(cell: CellModel) -> str:
     """The probe axes of a cell that tell it from others."""
-    axes = cell.axes
-    return f"{axes['pipeline']} {axes['checkpoint']} {axes['load']} {axes['offload']} {axes['dtype']} {axes['runner']}"
+    names = ("pipeline", "checkpoint", "load", "offload", "lifecycle", "dtype", "runner")
+    return " ".join(cell.axes[name] for name in names)

@@ -56,10 +56,6 @@ def _harmless(value: object) -> object:
     return "".join(letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in value)
 
 
-def _row(cell: CellModel) -> tuple[str, str, str]:
-    return cell.axes["runner"], cell.axes["checkpoint"], cell.axes["load"]
-
-
 class _Pages:
     def __init__(
         self, results: ResultsModel, folder: Path, read_log: Callable[[str], str], read_lock: Callable[[str], str]
@@ -107,14 +103,20 @@ class _Pages:
         self._page(f"cells/{cell.subject}.html", "cell.html", "../", cell=cell, environment=environment, logs=logs)
 
     def _overview(self) -> dict[str, Any]:
-        """Rows are runner, checkpoint and load, columns environment and offload mode."""
+        """Columns are environment and offload mode, rows all other axes that differ: no cell hides another."""
         cells = self._results.cells
-        rows = list(dict.fromkeys(_row(cell) for cell in cells))
+        others = [axis for axis in cells[0].axes if axis != "offload"] if cells else []
+        varied = [axis for axis in others if len({cell.axes[axis] for cell in cells}) > 1]
+        shown = [axis for axis in others if axis in varied or axis in ("checkpoint", "load")]
+        row = {cell.subject: tuple(cell.axes[axis] for axis in shown) for cell in cells}
+        rows = list(dict.fromkeys(row.values()))
         columns: list[tuple[EnvironmentModel, list[str]]] = []
         for environment in self._results.environments:
             own = [cell.axes["offload"] for cell in cells if cell.environment == environment.id]
             columns.append((environment, list(dict.fromkeys(own))))
-        places = {(*_row(cell), cell.environment, cell.axes["offload"]): cell for cell in cells}
+        places: dict[tuple[object, ...], list[CellModel]] = {}
+        for cell in cells:  # two requests may have become one environment: both are shown
+            places.setdefault((row[cell.subject], cell.environment, cell.axes["offload"]), []).append(cell)
         groups = {
             environment.id: Counter(cell.group for cell in cells if cell.environment == environment.id)
             for environment in self._results.environments
@@ -123,6 +125,7 @@ class _Pages:
         verdicts = {cell.verdict or "unfinished": cell for cell in cells}
         return {
             "rows": rows,
+            "shown": shown,
             "columns": columns,
             "places": places,
             "counts": counts,

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import tempfile
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from metamatrix.commands.schema import run_schema
 from reports.document import ResultsModel, read_results
@@ -77,7 +81,7 @@ def results(text: str) -> ResultsModel:
         "platform": text,
         "torch_build": text,
         "direct_url": {text: text},
-        "controls": [{"id": text, "expected": text, "got": [text], "caught": False}],
+        "controls": [{"id": text, "pipeline": text, "expected": text, "got": text, "caught": False}],
         "drift": text,
         "proof": text,
         "fault": text,
@@ -96,6 +100,23 @@ def results(text: str) -> ResultsModel:
     }
     content: dict[str, Any] = {"schema_version": 1, "run": run, "environments": [environment], "cells": [cell]}
     return ResultsModel.model_validate(content)
+
+
+@given(st.lists(st.tuples(*[st.sampled_from("ab")] * 4), min_size=1, max_size=12, unique=True))
+def test_every_cell_is_in_the_overview_once(places: list[tuple[str, ...]]) -> None:
+    """Whatever axes differ, no cell hides another: a red one cannot be lost behind a green one."""
+    plain = results("x")
+    axes = ("pipeline", "lifecycle", "offload", "load")
+    cells = [
+        plain.cells[0].model_copy(
+            update={"subject": str(number), "axes": {**plain.cells[0].axes, **dict(zip(axes, values, strict=True))}}
+        )
+        for number, values in enumerate(places)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        build_site(plain.model_copy(update={"cells": cells}), Path(folder) / "site", lambda _: "", lambda _: "")
+        text = (Path(folder) / "site" / "index.html").read_text(encoding="utf-8")
+    assert sorted(re.findall(r'href="cells/(\d+).html"', text)) == sorted(str(number) for number in range(len(cells)))
 
 
 def test_hostile_text_is_inert_on_every_page(tmp_path: Path) -> None:
