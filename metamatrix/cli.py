@@ -201,7 +201,7 @@ def schema(
         bool, typer.Option("--check", help="Only say whether the files in the repository are current.")
     ] = False,
 ) -> None:
-    """Write the JSON Schemas of matrix.yaml and results.json into the source tree."""
+    """Write the JSON Schemas of matrix.yaml, results.json and data sets into the source tree."""
     from metamatrix.commands.schema import run_schema
 
     raise typer.Exit(run_schema(check))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -11,10 +12,12 @@ from rich.console import Console
 from metamatrix.planning import narrowed
 from metamatrix.publish import document
 from reports.dataset import DatasetModel, KeptEnvironment, compact, read_dataset
+from runner.checkpoints.damage import NAMES
+from runner.checkpoints.pipelines import PIPELINES
 from runner.errors import MetamatrixError
 from runner.identifiers import cell_id
 from runner.matrix.load import Limits
-from runner.plan import Plan, PlannedCell, PlannedEnvironment, checkpoint_digest
+from runner.plan import Expectation, Plan, PlannedCell, PlannedEnvironment, checkpoint_digest
 from runner.probe.words import PROBE_VERSION
 from runner.resolve.lock import Platform
 from runner.resolve.resolver import Resolver
@@ -124,14 +127,25 @@ def _plan(found: DatasetModel, target: Platform) -> Plan:
     )
     cells = []
     for cell in found.cells():
+        if cell.axes["pipeline"] not in PIPELINES or cell.axes["checkpoint"] not in NAMES:
+            raise MetamatrixError(
+                f"this release has no checkpoint {cell.axes['checkpoint']} of {cell.axes['pipeline']}",
+                "Use the release that made the data set.",
+            )
         digest = checkpoint_digest(cell.axes["pipeline"], cell.axes["checkpoint"])
         identifier = cell_id(cell.environment, cell.axes, digest, PROBE_VERSION)
-        cells.append(PlannedCell(identifier, cell.subject, cell.environment, cell.requested, cell.axes, digest))
+        if identifier != cell.id:
+            raise MetamatrixError(
+                f"the checkpoint {cell.axes['checkpoint']} of {cell.axes['pipeline']} is not the one that was measured",
+                "Use the release that made the data set, or run its matrix again.",
+            )
+        known = Expectation(**cell.expectation) if cell.expectation else None
+        cells.append(PlannedCell(identifier, cell.subject, cell.environment, cell.requested, cell.axes, digest, known))
     return Plan(
         matrix=found.run.matrix,
         matrix_digest="",
         select=found.run.select,
-        created=found.run.started,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
         limits=Limits(**found.run.limits),
         environments=environments,
         cells=tuple(cells),

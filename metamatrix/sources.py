@@ -30,7 +30,10 @@ def dataset_of(folder: Path) -> DatasetModel:
         from runner.results.folder import RunFolder
 
         with RunFolder(folder, writing=False) as run:
-            return dataset(run)
+            found = dataset(run)
+        if not len(found):
+            raise MetamatrixError(f"no cell of {folder} has a verdict yet", "Run the same command again to go on.")
+        return found
     try:
         return read_dataset(folder)
     except ValueError as error:
@@ -38,7 +41,7 @@ def dataset_of(folder: Path) -> DatasetModel:
 
 
 def cells_of(folder: Path) -> list[CellModel]:
-    """All cells of a run or a data set, those without a verdict too.
+    """All cells of a run; of a data set those that it keeps, which have a verdict.
 
     Raises:
         MetamatrixError: there is neither.

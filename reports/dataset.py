@@ -82,7 +82,10 @@ class DatasetModel(_Model):
         return len(self.columns["subject"].rows)
 
     def cells(self) -> Iterator[CellModel]:
-        """Every cell, as `results.json` has it but for its single attempts."""
+        """Every cell as `results.json` has it, without its attempts, and with the first of its tensors only.
+
+        Whether an expectation has expired depends on the day, and is left to who asks.
+        """
         names = [name.removeprefix("axes.") for name in self.columns if name.startswith("axes.")]
         for row in range(len(self)):
             known = {name: self.columns[name][row] for name in _WHOLE}
@@ -153,7 +156,10 @@ def read_dataset(folder: Path) -> DatasetModel:
 
 def _check(found: DatasetModel, path: Path) -> None:
     """Columns of one length whose numbers lead to values: a cut file must not answer for other cells."""
-    needed = {*_WHOLE, "requested", "emulated", "rebuilt", "expectation", "tensors"}
+    if "subject" in found.columns and not len(found):
+        raise ValueError(f"{path} has no cell with a verdict")
+    needed = {*_WHOLE, "requested", "emulated", "rebuilt", "expectation", "tensors", "axes.pipeline", "axes.checkpoint"}
+    needed |= {"axes.load", "axes.offload", "axes.lifecycle", "axes.runner"}
     if missing := needed - found.columns.keys():
         raise ValueError(f"{path} lacks the columns {', '.join(sorted(missing))}")
     for name, column in found.columns.items():

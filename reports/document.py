@@ -51,7 +51,7 @@ class EnvironmentModel(_Model):
     torch_build: str
     direct_url: dict[str, Any]
     controls: list[dict[str, Any]] = Field(
-        description="Negative controls: pipeline, id, expected and got (verdicts), findings, where, caught."
+        description="Negative controls: pipeline, id, expected and got (findings), expected_verdict, verdict, where, caught."
     )
     drift: str = Field(description="How the reference misses the golden arrays; empty where it does not.")
     proof: str = Field(description="The derivation that no such environment exists.")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reports.dataset import DatasetModel, KeptEnvironment
-from reports.query import Query, public
+from reports.query import ANY, Query, normal, public
 
 __all__ = ["PACKAGES", "Answer", "Line", "Span", "install_line", "known_axes", "known_packages", "look_up"]
 
@@ -20,7 +20,6 @@ PACKAGES = ("diffusers", "transformers", "accelerate", "torch")
 
 _ASSUMED = {"checkpoint": "canonical", "lifecycle": "single"}
 """What is meant where a question does not say: a sound file, and no further life after the image."""
-ANY = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +55,13 @@ class Line:
 class Answer:
     """What was found: `lines` by combination, how many cells have each verdict, the newest environment that is good.
 
-    `assumed` is what the question left open and how it was taken; `near` says in words what else was measured.
+    `proofs` why environments that are asked about do not exist; `assumed` is what the question left open and how it was
+    taken; `near` says in words what else was measured.
     """
 
     lines: tuple[Line, ...]
     counts: Mapping[str, int]
+    proofs: tuple[str, ...]
     newest_good: KeptEnvironment | None
     assumed: Mapping[str, str]
     near: tuple[str, ...]
@@ -80,8 +81,13 @@ def known_axes(dataset: DatasetModel) -> dict[str, list[str]]:
 
 
 def known_packages(dataset: DatasetModel) -> list[str]:
-    """The packages whose versions were chosen in some environment, or installed with it."""
-    return sorted({name for environment in dataset.environments for name in environment.installed})
+    """The packages whose versions were chosen in some environment, or installed with it; Python too."""
+    return sorted({name for environment in dataset.environments for name in _versions(environment)})
+
+
+def _versions(environment: KeptEnvironment) -> dict[str, str]:
+    """What is installed in an environment; of one that does not exist, what was asked for."""
+    return {normal(name): version for name, version in {**environment.exact, **environment.installed}.items()}
 
 
 def look_up(dataset: DatasetModel, query: Query) -> Answer:
@@ -89,9 +95,11 @@ def look_up(dataset: DatasetModel, query: Query) -> Answer:
     assumed = {axis: value for axis, value in _ASSUMED.items() if axis not in query.names}
     rows = _rows(dataset, query, assumed)
     near = () if rows else tuple(_near(dataset, query, assumed))
+    used = {dataset.columns["environment"][row] for row in rows}
     return Answer(
         lines=tuple(_lines(dataset, rows)),
         counts=Counter(dataset.columns["verdict"][row] for row in rows),
+        proofs=tuple(entry.proof for entry in dataset.environments if entry.proof and entry.id in used),
         newest_good=_newest_good(dataset, query, assumed),
         assumed={**assumed, **({} if "load" in query.names else {"load": "the libraries' own"})},
         near=near,
@@ -104,7 +112,7 @@ def _rows(dataset: DatasetModel, query: Query, assumed: Mapping[str, str]) -> li
     """The cells that a question means; each column is asked once a value, not once a cell."""
     wanted = {f"axes.{axis}": {value} for axis, value in assumed.items()}
     wanted |= {f"axes.{axis}": set(values) for axis, values in query.names.items() if ANY not in values}
-    environments = {entry.id for entry in dataset.environments if query.fits_environment(entry.installed)}
+    environments = {entry.id for entry in dataset.environments if query.fits_environment(_versions(entry))}
     tests: list[tuple[Sequence[int], set[int]]] = []
     for name, values in (*wanted.items(), ("environment", environments)):
         tests.append(_test(dataset, name, lambda value, values=values: value in values))
@@ -113,10 +121,8 @@ def _rows(dataset: DatasetModel, query: Query, assumed: Mapping[str, str]) -> li
     found: Iterable[int] = range(len(dataset))
     for column, allowed in sorted(tests, key=lambda test: len(test[1])):
         found = [row for row in found if column[row] in allowed]
-    if query.verdicts:
-        verdict, group = dataset.columns["verdict"], dataset.columns["group"]
-        found = [row for row in found if verdict[row] in query.verdicts or group[row] in query.verdicts]
-    return list(found)
+    verdict, group = dataset.columns["verdict"], dataset.columns["group"]
+    return [row for row in found if query.fits_verdict(verdict[row], group[row])]
 
 
 def _test(dataset: DatasetModel, name: str, holds: Any) -> tuple[Sequence[int], set[int]]:
@@ -162,7 +168,7 @@ def _span(dataset: DatasetModel, row: int, environment: KeptEnvironment) -> Span
 
 
 def _newest_good(dataset: DatasetModel, query: Query, assumed: Mapping[str, str]) -> KeptEnvironment | None:
-    """The newest environment where all that is asked about was measured good, every pipeline that is named at least once."""
+    """The newest environment where all that is asked about was measured good, each of its pipelines at least once."""
     rows = _rows(dataset, query.without("verdict"), assumed)
     groups: dict[str, set[str]] = {}
     passed: dict[str, set[str]] = {}
@@ -171,13 +177,12 @@ def _newest_good(dataset: DatasetModel, query: Query, assumed: Mapping[str, str]
         groups.setdefault(environment, set()).add(group)
         if group == "good":
             passed.setdefault(environment, set()).add(dataset.columns["axes.pipeline"][row])
-    asked = query.names.get("pipeline", frozenset()) - {ANY}
+    # An old environment that lacks a pipeline must not win because there is less of it that could fail.
+    asked = {dataset.columns["axes.pipeline"][row] for row in rows}
     good = [
         entry
         for entry in dataset.environments
-        if groups.get(entry.id, set()) <= {"good", "not applicable"}
-        and passed.get(entry.id)
-        and asked <= passed[entry.id]
+        if groups.get(entry.id, set()) <= {"good", "not applicable"} and asked <= passed.get(entry.id, set())
     ]
     return max(good, key=_age, default=None)
 
@@ -194,13 +199,15 @@ def _near(dataset: DatasetModel, query: Query, assumed: Mapping[str, str]) -> It
             found = sorted({dataset.columns[f"axes.{name}"][row] for row in rows})
         else:
             used = {dataset.columns["environment"][row] for row in rows}
-            versions = {public(e.installed[name]) for e in dataset.environments if e.id in used and name in e.installed}
+            own = [_versions(entry) for entry in dataset.environments if entry.id in used]
+            versions = {public(installed[name]) for installed in own if name in installed}
             found = [str(version) for version in sorted(versions)]
         yield f"with any {name}: {len(rows)} cells; measured: {', '.join(found)}"
 
 
-def install_line(environment: KeptEnvironment, tool: str = "pip") -> str:
+def install_line(environment: KeptEnvironment) -> str:
     """The command that installs the chosen packages of an environment at the versions that were measured."""
-    chosen = [package for package in environment.exact if package in environment.installed]
-    pins = " ".join(f"{package.replace('_', '-')}=={public(environment.installed[package])}" for package in chosen)
-    return f"{'uv pip' if tool == 'uv' else 'pip'} install {pins}"
+    versions = _versions(environment)
+    chosen = [package for package in environment.exact if package != "python"]
+    pins = " ".join(f"{package.replace('_', '-')}=={public(versions[normal(package)])}" for package in chosen)
+    return f"pip install {pins}"

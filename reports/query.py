@@ -16,10 +16,12 @@ from dataclasses import dataclass, field
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-__all__ = ["Query", "QueryError", "parse_query", "public"]
+__all__ = ["ANY", "Query", "QueryError", "normal", "parse_query", "public"]
 
 _TERM = re.compile(r"\s*([A-Za-z][\w-]*)\s*(==|!=|<=|>=|~=|=|<|>)\s*(.+?)\s*", re.DOTALL)
 _MOST = 50
+ANY = "any"
+"""The value of an axis that may be any."""
 
 
 class QueryError(ValueError):
@@ -31,32 +33,45 @@ class Query:
     """A parsed question: each term by the name that it is about.
 
     `versions` are packages with the ranges of which any must hold, `names` probe axes with the values that are meant,
-    `verdicts` the verdicts and classes; a name that is missing may have any value.
+    `verdicts` the verdicts and classes, `not_verdicts` those that are not meant; a name that is missing may have any
+    value.
     """
 
     versions: Mapping[str, tuple[SpecifierSet, ...]] = field(default_factory=dict)
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     verdicts: frozenset[str] = frozenset()
+    not_verdicts: frozenset[str] = frozenset()
 
-    def fits_environment(self, installed: Mapping[str, str]) -> bool:
-        """Whether an environment with these installed versions is meant."""
+    def fits_environment(self, versions: Mapping[str, str]) -> bool:
+        """Whether an environment with these versions, by `normal` name, is meant."""
         return all(
-            package in installed and any(public(installed[package]) in allowed for allowed in ranges)
+            package in versions and any(public(versions[package]) in allowed for allowed in ranges)
             for package, ranges in self.versions.items()
         )
+
+    def fits_verdict(self, verdict: str, group: str) -> bool:
+        """Whether a cell with this verdict and class is meant."""
+        if self.not_verdicts & {verdict, group}:
+            return False
+        return not self.verdicts or bool(self.verdicts & {verdict, group})
 
     def without(self, name: str) -> Query:
         """The same question without what it says about a name."""
         return Query(
             {package: ranges for package, ranges in self.versions.items() if package != name},
             {axis: values for axis, values in self.names.items() if axis != name},
-            frozenset() if name == "verdict" else self.verdicts,
+            *((frozenset(), frozenset()) if name == "verdict" else (self.verdicts, self.not_verdicts)),
         )
 
     @property
     def about(self) -> tuple[str, ...]:
         """The names that it says something about."""
-        return (*self.versions, *self.names, *(("verdict",) if self.verdicts else ()))
+        return (*self.versions, *self.names, *(("verdict",) if self.verdicts or self.not_verdicts else ()))
+
+
+def normal(package: str) -> str:
+    """A package's name as it is asked for: huggingface-hub and huggingface_hub are one."""
+    return package.lower().replace("-", "_").replace(".", "_")
 
 
 def public(version: str) -> Version:
@@ -65,7 +80,7 @@ def public(version: str) -> Version:
 
 
 def parse_query(terms: Sequence[str], axes: Mapping[str, Collection[str]], packages: Collection[str]) -> Query:
-    """Read a question about `axes` (probe axes with the values that were measured) and `packages`.
+    """Read a question about `axes` (probe axes with the values that were measured) and `packages` by `normal` name.
 
     Raises:
         QueryError: a term cannot be read, or names what is not known here.
@@ -74,16 +89,17 @@ def parse_query(terms: Sequence[str], axes: Mapping[str, Collection[str]], packa
         raise QueryError(f"{len(terms)} terms are more than {_MOST}")
     versions: dict[str, tuple[SpecifierSet, ...]] = {}
     names: dict[str, frozenset[str]] = {}
-    verdicts: frozenset[str] = frozenset()
+    verdicts: dict[bool, frozenset[str]] = {True: frozenset(), False: frozenset()}
     for term in terms:
         matched = _TERM.fullmatch(term)
         if matched is None:
             raise QueryError(f"{term!r} is no term; write NAME=VALUE, such as pipeline=sdxl or 'diffusers>=0.36'")
         name, operator, value = matched.group(1).replace("-", "_"), matched.group(2), matched.group(3)
-        if name in versions or name in names or (name == "verdict" and verdicts):
-            raise QueryError(f"{name} is asked about twice; join the values: {name}=A,B or '{name}>=A,<B'")
+        if name in versions or name in names or (name == "verdict" and any(verdicts.values())):
+            how = f"'{name}>=A,<B'" if name in versions else f"{name}=A,B"
+            raise QueryError(f"{name} is asked about twice; say it once: {how}")
         if name == "verdict":
-            verdicts = _values(name, operator, value, axes[name])
+            verdicts[operator != "!="] = _values(name, "=" if operator == "!=" else operator, value, axes[name])
         elif name in axes:
             names[name] = _values(name, operator, value, axes[name])
         elif name in packages:
@@ -93,7 +109,7 @@ def parse_query(terms: Sequence[str], axes: Mapping[str, Collection[str]], packa
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
             raise QueryError(f"nothing was measured about {name!r}; {hint}")
-    return Query(versions, names, verdicts)
+    return Query(versions, names, verdicts[True], verdicts[False])
 
 
 def _values(name: str, operator: str, text: str, known: Collection[str]) -> frozenset[str]:
@@ -105,7 +121,7 @@ def _values(name: str, operator: str, text: str, known: Collection[str]) -> froz
         near = difflib.get_close_matches(unknown[0], known, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"measured: {', '.join(sorted(known))}"
         raise QueryError(f"{name}={unknown[0]} was never measured; {hint}")
-    return frozenset(known) - values if operator == "!=" else values
+    return frozenset(known) - values - {ANY} if operator == "!=" else values
 
 
 def _ranges(name: str, operator: str, text: str) -> tuple[SpecifierSet, ...]:

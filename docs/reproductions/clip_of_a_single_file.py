@@ -18,4 +18,4 @@ try:
 except AttributeError as error:
     print(error)
     sys.exit(0 if "has no attribute 'text_model'" in str(error) else 2)
-sys.exit(1)
+sys.exit(3)

@@ -18,4 +18,4 @@ try:
 except NotImplementedError as error:
     print(error)
     sys.exit(0 if "Cannot copy out of meta tensor" in str(error) else 2)
-sys.exit(1)
+sys.exit(3)

@@ -18,4 +18,4 @@ with accelerate.init_empty_weights():
 result = model.load_state_dict(safetensors.torch.load_file(folder + "/model.safetensors"), strict=False, assign=True)
 left = sum(value.is_meta for value in model.parameters())
 print(left, "parameters on meta;", len(result.missing_keys), "missing,", len(result.unexpected_keys), "unexpected keys")
-sys.exit(0 if left == len(list(model.parameters())) else 1)
+sys.exit(0 if left == len(list(model.parameters())) else 3)

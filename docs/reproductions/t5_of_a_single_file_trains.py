@@ -17,4 +17,4 @@ pipeline = StableDiffusion3Pipeline.from_single_file(
 print(
     "text_encoder.training", pipeline.text_encoder.training, "text_encoder_3.training", pipeline.text_encoder_3.training
 )
-sys.exit(0 if pipeline.text_encoder_3.training and not pipeline.text_encoder.training else 1)
+sys.exit(0 if pipeline.text_encoder_3.training and not pipeline.text_encoder.training else 3)

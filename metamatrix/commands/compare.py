@@ -8,6 +8,7 @@ from typing import Any
 
 from metamatrix.sources import cells_of
 from reports.compare import Change, Comparison, Row, compare
+from runner.errors import MetamatrixError
 
 __all__ = ["run_compare"]
 
@@ -16,7 +17,13 @@ _MOST = 40
 
 
 def run_compare(before: Path, after: Path, fail_on: str | None, as_json: bool) -> int:
-    """Print the comparison; 1 with --fail-on new-red where something good has become bad."""
+    """Print the comparison; 1 with --fail-on new-red where something good has become bad.
+
+    Raises:
+        MetamatrixError: there is nothing to compare, or --fail-on is unknown.
+    """
+    if fail_on not in (None, Change.NEW_RED):
+        raise MetamatrixError(f"--fail-on {fail_on!r} is unknown", "It takes `new-red`.")
     found = compare(cells_of(before), cells_of(after))
     if as_json:
         print(json.dumps(_as_json(found), indent=1))

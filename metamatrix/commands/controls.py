@@ -7,6 +7,7 @@ cells of the run.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,17 @@ from reports.document import CellModel, ResultsModel
 from runner.checkpoints.damage import damaged
 from runner.errors import MetamatrixError
 from runner.results.folder import RunFolder
-from runner.verdicts import Class, Verdict
+from runner.verdicts import Verdict
 
 __all__ = ["run_controls"]
 
 _IN_A_FILE = "refused, or found"
+_SEEN = (Verdict.REFUSED, Verdict.ORPHAN_META, Verdict.CORRUPT_WEIGHTS)
+"""What a damaged file comes to where it was seen; anything else ended before the guard could see it."""
 
 
 def run_controls(folder: Path, as_json: bool) -> int:
-    """Print the table; 1 where a control was missed.
+    """Print the table; 1 where a control was missed, or an environment with answers has run none.
 
     Raises:
         MetamatrixError: no environment of the run has run its controls.
@@ -44,11 +47,20 @@ def run_controls(folder: Path, as_json: bool) -> int:
         print(json.dumps({"schema_version": 1, "controls": rows}, indent=1))
     else:
         _print(rows)
-    return 0 if all(row["caught"] for row in rows) else 1
+    silent = _without(results)
+    for environment in silent:
+        print(f"no controls ran in {environment}: nothing there can pass", file=sys.stderr)
+    return 0 if all(row["caught"] for row in rows) and not silent else 1
+
+
+def _without(results: ResultsModel) -> list[str]:
+    """Environments whose cells got as far as a load, and that have run no controls."""
+    loaded = {cell.environment for cell in results.cells if cell.group in ("good", "bad") and cell.stage != "import"}
+    return [entry.id for entry in results.environments if entry.id in loaded and not entry.controls]
 
 
 def _in_memory(results: ResultsModel) -> Iterator[dict[str, Any]]:
-    names = ("id", "pipeline", "expected", "got", "findings", "where", "caught")
+    names = ("id", "pipeline", "expected", "got", "expected_verdict", "verdict", "where", "caught")
     for environment in results.environments:
         for row in environment.controls:
             yield {"environment": environment.id, **{name: row[name] for name in names}}
@@ -58,16 +70,18 @@ def _in_files(results: ResultsModel) -> Iterator[dict[str, Any]]:
     """Damaged checkpoints, as they are plainly loaded from a folder."""
     for cell in results.cells:
         plain = cell.axes["load"] == "pretrained" and cell.axes["offload"] == "none"
-        if plain and damaged(cell.axes["checkpoint"]) and cell.group in (Class.GOOD, Class.BAD):
+        reached = cell.verdict in _SEEN or cell.verdict == Verdict.PASS
+        if plain and damaged(cell.axes["checkpoint"]) and reached:
             yield {
                 "environment": cell.environment,
                 "id": "checkpoint-" + cell.axes["checkpoint"],
                 "pipeline": cell.axes["pipeline"],
                 "expected": _IN_A_FILE,
-                "got": cell.verdict,
-                "findings": [cell.stage],
+                "got": [cell.verdict],
+                "expected_verdict": _IN_A_FILE,
+                "verdict": cell.verdict,
                 "where": ", ".join(f"{row['module']}.{row['name']}" for row in cell.tensors[:3]),
-                "caught": _harmless(cell) or cell.verdict != Verdict.PASS,
+                "caught": cell.verdict in _SEEN or _harmless(cell),
             }
 
 
@@ -84,12 +98,12 @@ def _print(rows: list[dict[str, Any]]) -> None:
     table.add_column("expected")
     for environment in environments:
         table.add_column(environment)
-    for name, kind in {row["id"]: row["expected"] for row in rows}.items():
+    for name, kind in {row["id"]: row["expected_verdict"] for row in rows}.items():
         said = []
         for environment in environments:
             own = [row for row in rows if row["id"] == name and row["environment"] == environment]
             missed = [row for row in own if not row["caught"]]
-            words = ", ".join(dict.fromkeys(row["got"] for row in missed or own))
+            words = ", ".join(dict.fromkeys(row["verdict"] for row in missed or own))
             where = ", ".join(row["pipeline"] for row in missed)
             said.append(f"MISSED in {where}: {words}" if missed else words or "not planted")
         table.add_row(*(escape(text) for text in (name, kind, *said)))

@@ -13,9 +13,11 @@ from reports.dataset import FILE, DatasetModel, KeptEnvironment
 from reports.lookup import Answer, Span
 from reports.query import Query, QueryError, parse_query, public
 from runner.errors import MetamatrixError
+from runner.matrix.axes import PROBE_VALUES
 
 __all__ = ["SHIPPED", "run_lookup"]
 
+_MOST_PROOFS = 3
 SHIPPED = Path(lookup.__file__).parent / "data"
 """The data sets that come with the program, by date; the newest is asked."""
 
@@ -28,6 +30,11 @@ def run_lookup(terms: list[str], good_for: str | None, runner: str, data: Path |
     """
     dataset = _data(data)
     axes = lookup.known_axes(dataset)
+    if good_for and any(term.strip().startswith("pipeline") for term in terms):
+        raise MetamatrixError("--good-for names the pipelines already", "Leave the term about `pipeline` out.")
+    if runner not in PROBE_VALUES["runner"]:
+        known = ", ".join(PROBE_VALUES["runner"])
+        raise MetamatrixError(f"there is no runner {runner!r}", f"Known: {known}.")
     asked = [*terms, *([f"pipeline={good_for}"] if good_for else [])]
     try:
         query = parse_query(asked, axes, lookup.known_packages(dataset))
@@ -81,6 +88,8 @@ def _print(answer: Answer, query: Query, axes: dict[str, list[str]], only_good: 
             print(" ".join(line.axes[name] for name in names if line.axes[name] not in ("canonical", "single")))
             for span in line.spans:
                 print("  " + _words(span))
+    for proof in answer.proofs[:_MOST_PROOFS]:
+        print("does not exist: " + " ".join(proof.split())[:300])
     print(f"{total} cells: " + ", ".join(f"{count} {verdict}" for verdict, count in answer.counts.items()))
     _print_newest(answer.newest_good)
     print("assumed: " + ", ".join(f"{name} {value}" for name, value in answer.assumed.items()))
@@ -111,6 +120,7 @@ def _as_json(answer: Answer) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "counts": dict(answer.counts),
+        "proofs": list(answer.proofs),
         "lines": [
             {
                 "axes": dict(line.axes),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -121,6 +120,7 @@ def excluded_whatever_resolves(matrix: Matrix, asked: Mapping[str, str]) -> bool
 class Selection:
     """What is to be run: cells that fit any expression of `any_of` (None: all) and `narrowed`, within `coverage`."""
 
+    name: str = ""
     any_of: tuple[Expression, ...] | None = None
     narrowed: Expression | None = None
     coverage: Coverage | None = None
@@ -145,9 +145,6 @@ class _Fits:
         return known
 
 
-_NAMED = re.compile(r"\s*([\w-]+)(?:\s+and\s+(.+))?\s*", re.DOTALL)
-
-
 def selection(matrix: Matrix, select: str | None) -> Selection:
     """What `select` means: a selection's name, an expression, or `NAME and EXPRESSION`; everything if None.
 
@@ -156,13 +153,13 @@ def selection(matrix: Matrix, select: str | None) -> Selection:
     """
     if select is None:
         return Selection()
-    named = _NAMED.fullmatch(select)
-    name, rest = named.groups() if named else ("", None)
+    name, _, rest = (select, "", "") if select in matrix.selections else select.partition(" and ")
+    name = name.strip()
     try:
         if name in matrix.selections:
             narrowed = matrix.expression(rest) if rest else None
-            return Selection(matrix.selections[name], narrowed, matrix.coverage.get(name))
-        return Selection((matrix.expression(select),))
+            return Selection(name, matrix.selections[name], narrowed, matrix.coverage.get(name))
+        return Selection(select, (matrix.expression(select),))
     except ExpressionError as error:
         names = ", ".join(matrix.selections) or "none"
         raise NoSelection(
@@ -201,10 +198,13 @@ def expand(matrix: Matrix, select: str | None, releases: Releases) -> Cells:
                     left_out[rule.reason, rule.when.text] += 1
                 elif any_of is None or any(fits(values, cell) for fits in any_of):
                     kept.append(cell)
-    chosen = kept if wanted.coverage is None else list(_covered(kept, wanted.coverage))
-    if wanted.coverage is not None and len(chosen) < len(kept):
-        reason = f"{wanted.coverage.strength} coverage: what other cells show as well"
-        left_out[reason, str(select)] = len(kept) - len(chosen)
+    chosen = kept
+    if wanted.coverage is not None:
+        useful = _useful(kept)
+        chosen = list(_covered(useful, wanted.coverage))
+        left_out["nothing can be said in any version", wanted.name] += len(kept) - len(useful)
+        reason = f"{wanted.coverage.strength} coverage: their pairs of values occur in other cells"
+        left_out[reason, wanted.name] += len(useful) - len(chosen)
     if wanted.narrowed is not None:
         chosen = [cell for cell in chosen if wanted.narrowed.matches(cell.row())]
     if not chosen:
@@ -212,21 +212,29 @@ def expand(matrix: Matrix, select: str | None, releases: Releases) -> Cells:
             f"no cell of {matrix.file} fits {select!r}" if select else f"{matrix.file} asks for no cell",
             "Run `metamatrix plan` without --select to see what there is.",
         )
-    excluded = tuple(Excluded(reason, when, count) for (reason, when), count in left_out.items())
+    excluded = tuple(Excluded(reason, when, count) for (reason, when), count in left_out.items() if count)
     return Cells(tuple(chosen), excluded, sum(len(rows) for rows in seen.values()))
+
+
+def _useful(cells: Iterable[Asked]) -> list[Asked]:
+    """The cells that are not pointless, asked once a probe row."""
+    reasons: dict[tuple[str, ...], str | None] = {}
+    found = []
+    for cell in cells:
+        values = tuple(cell.probe.values())
+        if values not in reasons:
+            reasons[values] = pointless(cell.probe)
+        if reasons[values] is None:
+            found.append(cell)
+    return found
 
 
 def _covered(cells: Iterable[Asked], coverage: Coverage) -> Iterator[Asked]:
     """The cells that cover each environment; environments with the same probe rows get the same choice."""
     groups: dict[tuple[tuple[str, str], ...], list[Asked]] = {}
     anchored = [_Fits(expression) for expression in coverage.anchors]
-    reasons: dict[tuple[str, ...], str | None] = {}
     for cell in cells:
-        values = tuple(cell.probe.values())
-        if values not in reasons:
-            reasons[values] = pointless(cell.probe)
-        if reasons[values] is None:
-            groups.setdefault(tuple(sorted(cell.asked.items())), []).append(cell)
+        groups.setdefault(tuple(sorted(cell.asked.items())), []).append(cell)
     choices: dict[frozenset[tuple[str, ...]], frozenset[tuple[str, ...]]] = {}
     for members in groups.values():
         rows = {tuple(cell.probe.values()): cell for cell in members}

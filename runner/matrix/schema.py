@@ -61,7 +61,9 @@ class CoverageModel(_Model):
         description="Every pair (or triple) of values of probe axes that may occur together occurs in each environment."
     )
     anchors: list[Text] = Field(
-        default_factory=list, max_length=100, description="Expressions over axes; what fits one of them always runs."
+        default_factory=list,
+        max_length=100,
+        description="Expressions over axes; what fits one of them always runs, unless it can say nothing in any version.",
     )
 
 

@@ -288,12 +288,12 @@ class _Acts:
     def _did(self, text: str) -> None:
         self._cell._facts.setdefault("steps", []).append({"step": text})
 
-    def guard(self, text: str, backed: bool) -> None:
-        self._did(text)
-        self._look(backed)
+    def guard(self) -> None:
+        self._cell._guard(self.backed)
+        self._judge()
 
-    def _look(self, backed: bool) -> None:
-        self._cell._guard(backed)
+    def _judge(self) -> None:
+        """Write down what the guard saw at the last step, and end the cell if it found something."""
         self._cell._facts["steps"][-1]["census"] = self._cell._facts["census"]
         if self._cell._findings:
             raise _Stop
@@ -307,25 +307,24 @@ class _Acts:
             if difference is None or difference > REFERENCE_TOLERANCE:
                 found = "{}: differs from the first image: {} by {}".format(text, where, difference)
                 self._cell._findings.append(words.finding(words.BAD_OUTPUT, found))
-        self._look(self.backed)
+        self.guard()
 
     def apply(self, mode: str) -> None:
         self._folders += 1
         self.enter(mode, "{}-{}".format(self.folder, self._folders))
-        self._look(self.backed)
+        self.guard()
 
     def release(self) -> None:
         mode, self._mode = self._mode, None
         if mode is not None:
             self.library("offload", "release", lambda: mode.release(self.pipeline))
-            self._look(False)
+            self.guard()
 
     def load(self, folder: str = "") -> None:
         self._did("load")
         strategy = "pretrained" if folder else self._request["load"]
         self._cell._load_and_look(strategy, folder or self._request["folder"], "load")
-        if self._cell._findings:
-            raise _Stop
+        self._judge()
 
 
 def _line(error: BaseException) -> str:

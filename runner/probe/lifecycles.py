@@ -29,8 +29,8 @@ class Acts(Protocol):
     def library(self, during: str, text: str, work: Callable[[], Any]) -> Any:
         """Call into a library; what it raises is a finding of what was being done (`load`, `offload`, `step`)."""
 
-    def guard(self, text: str, backed: bool) -> None:
-        """Look at every tensor; a finding ends the cell."""
+    def guard(self) -> None:
+        """Look at every tensor, as the mode that is active allows; a finding ends the cell."""
 
     def paint(self, text: str, prompt: str = PROMPT) -> None:
         """Paint, guard, and compare with the first image where the prompt is the same."""
@@ -81,6 +81,7 @@ def _other_offload(acts: Acts) -> None:
 def _move(acts: Acts) -> None:
     """Offload, then `.to()`, which a program calls that does not know of the offload."""
     acts.library("offload", "pipeline.to({})".format(acts.device), lambda: acts.pipeline.to(acts.device))
+    acts.guard()
     acts.paint("after .to()")
     acts.release()
 
@@ -101,6 +102,7 @@ def _shared_component(acts: Acts) -> None:
     first = acts.pipeline
     second = acts.library("load", "{}(**components)".format(type(first).__name__), lambda: _of_the_same_parts(first))
     acts.pipeline = second
+    acts.guard()
     acts.paint("the second pipeline, while the first is offloaded")
     acts.pipeline = first
     acts.paint("the first pipeline again")

@@ -13,7 +13,16 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from runner.probe import words
 
-__all__ = ["ANOTHER_PROMPT", "GOLDEN_TOLERANCE", "REFERENCE_TOLERANCE", "compare", "judge", "paint", "to_plain"]
+__all__ = [
+    "ANOTHER_PROMPT",
+    "GOLDEN_TOLERANCE",
+    "PROMPT",
+    "REFERENCE_TOLERANCE",
+    "compare",
+    "judge",
+    "paint",
+    "to_plain",
+]
 
 PROMPT = "a low flower"
 ANOTHER_PROMPT = "the slow ring"

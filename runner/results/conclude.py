@@ -16,9 +16,6 @@ from runner.results.attempt import Attempt
 from runner.results.outcome import Outcome, decided, judge
 from runner.verdicts import Class, Verdict
 
-SINGLE = "single"
-"""The lifecycle of hidden cells: load, offload, step, release."""
-
 __all__ = [
     "Conclusion",
     "EnvironmentState",
@@ -56,6 +53,8 @@ class Conclusion:
     expired: bool = False
 
 
+_SINGLE = "single"
+"""The lifecycle of hidden cells: load, offload, step, release."""
 _NEVER_LOADED = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY, Verdict.FLAKY)
 """A sound sibling that ended so shows nothing about the damaged file."""
 
@@ -64,7 +63,7 @@ Attempts = Mapping[str, Sequence[Attempt]]
 
 def reference_cell(cell: PlannedCell) -> PlannedCell:
     """The cell whose output all others of its environment are compared with."""
-    return cell.at(checkpoint=CANONICAL, load="pretrained", offload="none", lifecycle=SINGLE)
+    return cell.at(checkpoint=CANONICAL, load="pretrained", offload="none", lifecycle=_SINGLE)
 
 
 def reference_arrays(cell: PlannedCell, attempts: Attempts) -> str:
@@ -79,12 +78,12 @@ def reference_arrays(cell: PlannedCell, attempts: Attempts) -> str:
 
 def controls_cell(cell: PlannedCell) -> PlannedCell:
     """The hidden cell that plants the negative controls of a cell's environment."""
-    return cell.at(checkpoint=CANONICAL, load="controls", offload="none", lifecycle=SINGLE)
+    return cell.at(checkpoint=CANONICAL, load="controls", offload="none", lifecycle=_SINGLE)
 
 
 def sibling(cell: PlannedCell) -> PlannedCell:
     """The hidden cell that shows whether a load works with an undamaged checkpoint."""
-    return cell.at(checkpoint=CANONICAL, offload="none", lifecycle=SINGLE)
+    return cell.at(checkpoint=CANONICAL, offload="none", lifecycle=_SINGLE)
 
 
 def _settled(attempts: Sequence[Attempt]) -> Outcome | None:
@@ -182,13 +181,7 @@ def controls_table(cell: PlannedCell, attempts: Attempts) -> list[dict[str, Any]
 
 def _control(row: Mapping[str, Any]) -> dict[str, Any]:
     expected, got = decided(row["expected"]), decided(*row["got"])
-    return {
-        **row,
-        "expected": expected,
-        "got": got,
-        "findings": row["got"],
-        "caught": row["caught"] and expected == got,
-    }
+    return {**row, "expected_verdict": expected, "verdict": got, "caught": row["caught"] and expected == got}
 
 
 def _gate(cell: PlannedCell, outcome: Outcome, attempts: Attempts) -> Outcome:

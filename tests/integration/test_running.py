@@ -151,8 +151,8 @@ def test_every_defect_of_the_catalogue_is_caught_and_shown(quick: dict[str, Any]
         assert len({row["id"] for row in mine}) == len(mine)
         planted = [row for row in mine if not row["id"].startswith("checkpoint-")]
         assert len(planted) >= 25
-        assert [row for row in planted if not row["caught"] or row["got"] != row["expected"]] == []
-        damaged = {row["id"]: row["got"] for row in mine if row["id"].startswith("checkpoint-")}
+        assert [row for row in planted if not row["caught"] or row["verdict"] != row["expected_verdict"]] == []
+        damaged = {row["id"]: row["verdict"] for row in mine if row["id"].startswith("checkpoint-")}
         assert damaged["checkpoint-truncated"] == "refused"
         assert "pass" not in damaged.values()
     table = metamatrix("controls", str(quick_folder)).stdout

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,18 +69,17 @@ def test_each_environment_of_a_selection_is_covered() -> None:
 def test_what_coverage_leaves_out_is_counted() -> None:
     """The plan says how many cells were not chosen, and why."""
     cells = expand(matrix(COVERED), "few", releases)
-    rule = next(rule for rule in cells.excluded if "pairwise" in rule.reason)
-    assert rule.count + len(cells.asked) + sum(r.count for r in cells.excluded if r is not rule) == cells.total
+    assert any("pairwise" in rule.reason for rule in cells.excluded)
+    assert len(cells.asked) + sum(rule.count for rule in cells.excluded) == cells.total
 
 
-@pytest.mark.parametrize("environments", [12])
-def test_the_nightly_selection_is_wide_enough(environments: int) -> None:
-    """From diffusers 0.27, transformers 4.41 and accelerate 0.30 to the newest, with two torch versions."""
-    nightly = load_matrix(ROOT / "matrix.yaml")
-    rows = [nightly.axes, *({**nightly.axes, **row} for row in nightly.include)]
-    assert len(rows) >= environments
+def test_the_nightly_selection_is_wide_enough() -> None:
+    """From diffusers 0.27, transformers 4.41 and accelerate 0.30 to the newest, with two torch versions, few cells each."""
+    cells = expand(load_matrix(ROOT / "matrix.yaml"), "nightly", releases).asked
+    environments = {tuple(cell.asked.items()): cell.asked for cell in cells}
+    assert len(environments) >= 12
     oldest = {"diffusers": "0.27.2", "transformers": "4.41.2", "accelerate": "0.30.1"}
     for package, version in oldest.items():
-        values = {value for row in rows for value in row[package]}
-        assert {version, "latest"} <= values
-    assert len({value for row in rows for value in row["torch"]}) >= 2
+        assert {version, "latest"} <= {asked[package] for asked in environments.values()}
+    assert len({asked["torch"] for asked in environments.values()}) >= 2
+    assert max(Counter(tuple(cell.asked.items()) for cell in cells).values()) <= 1500

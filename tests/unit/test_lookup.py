@@ -118,8 +118,40 @@ def test_what_is_left_open_is_said() -> None:
 def test_verdicts_and_classes_can_be_asked_for() -> None:
     """`verdict=bad` and `verdict=orphan-meta` mean the same cells here."""
     dataset = _dataset([GOOD, BAD, BAD])
-    for term in ("verdict=bad", "verdict=orphan-meta", "verdict!=pass,good"):
+    for term in ("verdict=bad", "verdict=orphan-meta", "verdict!=pass", "verdict!=good"):
         assert dict(_ask(dataset, term).counts) == {"orphan-meta": 2}
+    assert dict(_ask(dataset, "verdict!=bad").counts) == {"pass": 1}
+
+
+def test_what_is_not_meant_is_left_out() -> None:
+    """`!=` takes its values away and nothing else."""
+    assert not _ask(_dataset([GOOD]), "pipeline!=sd15").lines
+    assert not _ask(_dataset([GOOD], lifecycle="move"), "lifecycle!=move").lines
+
+
+def test_a_package_has_one_name() -> None:
+    """With a dash or an underscore, and the install line has what was chosen."""
+    dataset = _dataset([GOOD] * 2)
+    hub = {"huggingface_hub": "0.25.2"}
+    environment = dataset.environments[0].model_copy(
+        update={
+            "exact": {**dataset.environments[0].exact, **hub},
+            "installed": {**dataset.environments[0].installed, "huggingface-hub": "0.25.2"},
+        }
+    )
+    named = dataset.model_copy(update={"environments": [environment, dataset.environments[1]]})
+    for term in ("huggingface_hub=0.25.2", "huggingface-hub<0.26", "python=3.11"):
+        assert _ask(named, term).lines
+    assert install_line(environment).endswith(" huggingface-hub==0.25.2")
+
+
+def test_what_does_not_exist_is_answered_with_its_proof() -> None:
+    """An environment that the resolver rules out was asked about: that is an answer."""
+    dataset = _dataset([("unresolvable", "not applicable", "")])
+    ruled_out = dataset.environments[0].model_copy(update={"installed": {}, "proof": "because"})
+    answer = _ask(dataset.model_copy(update={"environments": [ruled_out]}), "diffusers=0.30.0")
+    assert answer.proofs == ("because",)
+    assert dict(answer.counts) == {"unresolvable": 1}
 
 
 @pytest.mark.parametrize(

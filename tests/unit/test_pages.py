@@ -81,7 +81,17 @@ def results(text: str) -> ResultsModel:
         "platform": text,
         "torch_build": text,
         "direct_url": {text: text},
-        "controls": [{"id": text, "pipeline": text, "expected": text, "got": text, "caught": False}],
+        "controls": [
+            {
+                "id": text,
+                "pipeline": text,
+                "expected": text,
+                "got": [text],
+                "expected_verdict": text,
+                "verdict": text,
+                "caught": False,
+            }
+        ],
         "drift": text,
         "proof": text,
         "fault": text,
