@@ -126,8 +126,12 @@ def lookup(
     ] = None,
     runner: Annotated[str, typer.Option("--runner", help="Where it was measured.")] = "cpu",
     data: Annotated[
-        Optional[Path],
-        typer.Option("--data", help="A data set's or a run's folder; by default the data that come with the program."),
+        Optional[str],
+        typer.Option(
+            "--data",
+            help="The folder of a data set or a run, or the address of a site; by default the data that come with "
+            "the program.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

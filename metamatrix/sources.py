@@ -1,22 +1,121 @@
-"""Where do results come from that a command reads? A run's folder, or a data set's.
+"""Where do results come from that a command reads? A run's folder, a data set's, or the address of a published site.
 
-What reads runs is imported where one is read: a lookup in a data set answers at once.
+What reads runs is imported where one is read. Answers are kept in the user's cache: to read a million results takes
+seconds, to read what a lookup needs of them some milliseconds.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from reports.dataset import DatasetModel, read_dataset
-from reports.document import CellModel
+import reports
+from reports.answers import Answers
 from runner.errors import MetamatrixError
+from runner.whole_files import write_whole
 
-__all__ = ["cells_of", "dataset_of", "is_run"]
+if TYPE_CHECKING:
+    from reports.dataset import DatasetModel
+    from reports.document import CellModel
+
+__all__ = ["SHIPPED", "answers_from", "cells_of", "dataset_of", "is_address", "is_run"]
+
+SHIPPED = Path(reports.__file__).parent / "data"
+"""The data sets that come with the program, by date; the newest is asked."""
+
+_DATASET = "dataset.json"
+_ANSWERS = "api/v1/answers.json"
+_MOST = 256 * 1024 * 1024
+
+
+def is_address(text: str) -> bool:
+    """Whether it names a published site rather than a folder."""
+    return text.startswith(("https://", "http://"))
 
 
 def is_run(folder: Path) -> bool:
     """Whether a folder is that of a run."""
     return (folder / "results.sqlite").exists()
+
+
+def answers_from(source: str | None) -> Answers:
+    """What can be looked up in a folder or at an address; by default in the data that come with the program.
+
+    Raises:
+        MetamatrixError: there is nothing that can be read.
+    """
+    if source is None:
+        shipped = sorted(SHIPPED.glob(f"*/{_DATASET}"))
+        if not shipped:
+            raise MetamatrixError("no data set came with this program", "Give one with --data FOLDER.")
+        return _kept(shipped[-1].parent)
+    if is_address(source):
+        return _fetched(source)
+    folder = Path(source)
+    published = next((path for path in (folder / _ANSWERS, folder / "site" / _ANSWERS) if path.exists()), None)
+    if published is not None and not is_run(folder):
+        return _parsed(published.read_bytes(), str(published))
+    return _kept(folder)
+
+
+def _fetched(address: str) -> Answers:
+    """The answers of a published site."""
+    from metamatrix.fetch import fetch
+
+    place = address if address.endswith(".json") else address.rstrip("/") + "/" + _ANSWERS
+    return _parsed(fetch(place, _MOST), place)
+
+
+def _parsed(text: bytes, place: str) -> Answers:
+    try:
+        return Answers.from_json(text)
+    except ValueError as error:
+        raise MetamatrixError(f"{place} holds no answers: {error}", "Give the site's own address or folder.") from error
+
+
+def _kept(folder: Path) -> Answers:
+    """The answers of a folder, from the cache where nothing has changed in it since."""
+    state = _state(folder)
+    name = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    path = _cache() / f"{name}.json"
+    try:
+        head, _, text = path.read_bytes().partition(b"\n")
+        if json.loads(head) == state:
+            return Answers.from_json(text)
+    except (OSError, ValueError):
+        pass  # there is none, or it was cut: it is made again
+    from reports.evidence import Evidence
+
+    found = Evidence([dataset_of(folder)]).answers()
+    body = json.dumps(found.as_json(), separators=(",", ":"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(state).encode() + b"\n" + body.encode())
+    except OSError:
+        pass  # a cache that cannot be written costs time and no answer
+    return found
+
+
+def _state(folder: Path) -> list[object]:
+    """What changes when the results in a folder do."""
+    from metamatrix import __version__
+
+    files = ("results.sqlite", "results.sqlite-wal", "plan.json", _DATASET)
+    found: list[object] = [__version__]
+    for name in files:
+        try:
+            status = (folder / name).stat()
+            found.append([name, status.st_size, status.st_mtime_ns, status.st_ino])
+        except OSError:
+            found.append([name])
+    return found
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "metamatrix" / "answers"
 
 
 def dataset_of(folder: Path) -> DatasetModel:
@@ -34,6 +133,8 @@ def dataset_of(folder: Path) -> DatasetModel:
         if not len(found):
             raise MetamatrixError(f"no cell of {folder} has a verdict yet", "Run the same command again to go on.")
         return found
+    from reports.dataset import read_dataset
+
     try:
         return read_dataset(folder)
     except ValueError as error:

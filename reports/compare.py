@@ -6,10 +6,25 @@ import enum
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
-from reports.document import CellModel
+__all__ = ["Change", "Comparison", "Result", "Row", "compare"]
 
-__all__ = ["Change", "Comparison", "Row", "compare"]
+
+class Result(Protocol):
+    """What is compared of a cell."""
+
+    @property
+    def subject(self) -> str: ...
+    @property
+    def verdict(self) -> str | None: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def signature(self) -> str: ...
+
+
+R = TypeVar("R", bound=Result)
 
 
 class Change(enum.StrEnum):
@@ -26,16 +41,16 @@ class Change(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Row(Generic[R]):
     """One subject. `before` or `after` is None where that run does not apply to it, or has no such cell."""
 
     subject: str
     change: Change
-    before: CellModel | None
-    after: CellModel | None
+    before: R | None
+    after: R | None
 
     @property
-    def cell(self) -> CellModel:
+    def cell(self) -> R:
         """The later of the two."""
         found = self.after or self.before
         assert found is not None
@@ -50,22 +65,22 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Generic[R]):
     """All rows, in the order of the later run, then what is gone."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[Row[R], ...]
 
     def counts(self) -> Counter[Change]:
         return Counter(row.change for row in self.rows)
 
-    def of(self, change: Change) -> list[Row]:
+    def of(self, change: Change) -> list[Row[R]]:
         return [row for row in self.rows if row.change is change]
 
 
 _SILENT = ("no answer", "unfinished")
 
 
-def compare(before: Iterable[CellModel], after: Iterable[CellModel]) -> Comparison:
+def compare(before: Iterable[R], after: Iterable[R]) -> Comparison[R]:
     """Join two runs by subject.
 
     What does not apply (no such environment, no such class) is as if it were not there: becoming measurable is `new`,
@@ -76,15 +91,15 @@ def compare(before: Iterable[CellModel], after: Iterable[CellModel]) -> Comparis
     return Comparison(tuple(_row(subject, old.get(subject), new.get(subject)) for subject in subjects))
 
 
-def _applicable(cells: Iterable[CellModel]) -> dict[str, CellModel]:
+def _applicable(cells: Iterable[R]) -> dict[str, R]:
     return {cell.subject: cell for cell in cells if cell.group != "not applicable"}
 
 
-def _row(subject: str, before: CellModel | None, after: CellModel | None) -> Row:
+def _row(subject: str, before: R | None, after: R | None) -> Row[R]:
     return Row(subject, _change(before, after), before, after)
 
 
-def _change(before: CellModel | None, after: CellModel | None) -> Change:
+def _change(before: Result | None, after: Result | None) -> Change:
     if before is None:
         return Change.NEW
     if after is None:

@@ -6,17 +6,19 @@ Only what was measured is said. Where nothing was, the answer says what is near 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from reports.dataset import DatasetModel, KeptEnvironment
-from reports.query import ANY, Query, normal, public
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
-__all__ = ["PACKAGES", "Answer", "Line", "Span", "install_line", "known_axes", "known_packages", "look_up"]
+from reports.answers import Answers, Combination, bits
+from reports.query import ANY, Query
+from reports.versions import public
 
-PACKAGES = ("diffusers", "transformers", "accelerate", "torch")
-"""In the order in which environments are told apart: what is bumped most comes first."""
+__all__ = ["Answer", "Line", "Span", "environment_json", "install_line", "known_axes", "known_packages", "look_up"]
 
 _ASSUMED = {"checkpoint": "canonical", "lifecycle": "single"}
 """What is meant where a question does not say: a sound file, and no further life after the image."""
@@ -24,23 +26,50 @@ _ASSUMED = {"checkpoint": "canonical", "lifecycle": "single"}
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Neighbouring environments with one verdict: the lowest and highest version of each package among them."""
+    """Neighbouring environments with one verdict; `mask` has a bit for each of them."""
 
-    verdict: str
-    group: str
-    stage: str
-    cause: str
-    signature: str
-    environments: tuple[KeptEnvironment, ...]
+    answers: Answers
+    kind: int
+    mask: int
+    attempts: int
+    runs: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        return self.answers.kinds[self.kind].verdict
+
+    @property
+    def group(self) -> str:
+        return self.answers.kinds[self.kind].group
+
+    @property
+    def environments(self) -> tuple[str, ...]:
+        """Their ids, oldest first."""
+        return tuple(self.answers.environments[place].id for place in bits(self.mask))
 
     @property
     def versions(self) -> dict[str, tuple[str, str]]:
+        """The lowest and highest version of each package among them."""
         found = {}
-        for package in PACKAGES:
-            there = sorted(public(e.installed[package]) for e in self.environments if package in e.installed)
+        for package, versions in self.answers.order.items():
+            there = [version for version, mask in versions if mask & self.mask]
             if there:
                 found[package] = (str(there[0]), str(there[-1]))
         return found
+
+    def as_json(self) -> dict[str, Any]:
+        kind = self.answers.kinds[self.kind]
+        return {
+            "verdict": kind.verdict,
+            "class": kind.group,
+            "stage": kind.stage,
+            "cause": kind.cause,
+            "signature": kind.signature,
+            "versions": {package: list(pair) for package, pair in self.versions.items()},
+            "environments": list(self.environments),
+            "attempts": self.attempts,
+            "runs": list(self.runs),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +77,17 @@ class Line:
     """One combination of probe axes over all environments that exist, oldest first."""
 
     axes: Mapping[str, str]
+    rebuilt: str | None
+    emulated: bool
     spans: tuple[Span, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "axes": dict(self.axes),
+            "rebuilt": self.rebuilt,
+            "emulated": self.emulated,
+            "spans": [span.as_json() for span in self.spans],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,158 +95,183 @@ class Answer:
     """What was found: `lines` by combination, how many cells have each verdict, the newest environment that is good.
 
     `proofs` why environments that are asked about do not exist; `assumed` is what the question left open and how it was
-    taken; `near` says in words what else was measured.
+    taken; `near` says in words what else was measured; `newest_good` is a place in `answers.environments`.
     """
 
+    answers: Answers
     lines: tuple[Line, ...]
     counts: Mapping[str, int]
     proofs: tuple[str, ...]
-    newest_good: KeptEnvironment | None
+    newest_good: int | None
     assumed: Mapping[str, str]
     near: tuple[str, ...]
-    measured: str
-    tool: str
+
+    def as_json(self) -> dict[str, Any]:
+        newest = self.newest_good
+        return {
+            "schema_version": 1,
+            "counts": dict(self.counts),
+            "proofs": list(self.proofs),
+            "lines": [line.as_json() for line in self.lines],
+            "newest_good": None if newest is None else environment_json(self.answers, newest),
+            "assumed": dict(self.assumed),
+            "near": list(self.near),
+            "measured": self.answers.runs[-1].started,
+        }
 
 
-def known_axes(dataset: DatasetModel) -> dict[str, list[str]]:
-    """The probe axes with the values that were measured, and `verdict` with its verdicts and classes."""
-    found = {
-        name.removeprefix("axes."): [*column.values, ANY]
-        for name, column in dataset.columns.items()
-        if name.startswith("axes.")
+def environment_json(answers: Answers, place: int) -> dict[str, Any]:
+    """An environment with its versions and the line that installs it."""
+    installed = {name: version for name in answers.packages if (version := answers.version(place, name)) is not None}
+    return {
+        "environment": answers.environments[place].id,
+        "installed": installed,
+        "install": install_line(answers, place),
     }
-    found["verdict"] = [*dataset.columns["verdict"].values, *dataset.columns["group"].values]
+
+
+def install_line(answers: Answers, place: int) -> str:
+    """The command that installs the chosen packages of an environment at the versions that were measured."""
+    chosen = [package for package in answers.environments[place].chosen if package != "python"]
+    pins = [f"{name.replace('_', '-')}=={public(answers.version(place, name) or '0')}" for name in chosen]
+    return "pip install " + " ".join(pins)
+
+
+def known_axes(answers: Answers) -> dict[str, list[str]]:
+    """The probe axes with the values that were measured, and `verdict` with its verdicts and classes."""
+    found = {axis: [*values, ANY] for axis, values in answers.values.items()}
+    verdicts = [kind.verdict for kind in answers.kinds] + [kind.group for kind in answers.kinds]
+    found["verdict"] = list(dict.fromkeys(verdicts))
     return found
 
 
-def known_packages(dataset: DatasetModel) -> list[str]:
+def known_packages(answers: Answers) -> list[str]:
     """The packages whose versions were chosen in some environment, or installed with it; Python too."""
-    return sorted({name for environment in dataset.environments for name in _versions(environment)})
+    return sorted(answers.packages)
 
 
-def _versions(environment: KeptEnvironment) -> dict[str, str]:
-    """What is installed in an environment; of one that does not exist, what was asked for."""
-    return {normal(name): version for name, version in {**environment.exact, **environment.installed}.items()}
-
-
-def look_up(dataset: DatasetModel, query: Query) -> Answer:
-    """The answer of a data set to a question."""
+def look_up(answers: Answers, query: Query) -> Answer:
+    """The answer to a question."""
     assumed = {axis: value for axis, value in _ASSUMED.items() if axis not in query.names}
-    rows = _rows(dataset, query, assumed)
-    near = () if rows else tuple(_near(dataset, query, assumed))
-    used = {dataset.columns["environment"][row] for row in rows}
+    asked = _Asked(answers, query, assumed)
+    lines, counts, used = [], Counter[str](), 0
+    for row in asked.rows():
+        masks = asked.masks(row)
+        for kind, mask in masks.items():
+            counts[answers.kinds[kind].verdict] += mask.bit_count()
+            used |= mask
+        there = {kind: mask & answers.exist for kind, mask in masks.items() if mask & answers.exist}
+        if there:  # what cannot be installed has no place in a range; it is counted
+            axes = dict(zip(answers.axes, row.values, strict=True))
+            lines.append(Line(axes, row.rebuilt, row.emulated, tuple(_spans(answers, row, there))))
+    ruled_out = bits(used & ~answers.exist)
     return Answer(
-        lines=tuple(_lines(dataset, rows)),
-        counts=Counter(dataset.columns["verdict"][row] for row in rows),
-        proofs=tuple(entry.proof for entry in dataset.environments if entry.proof and entry.id in used),
-        newest_good=_newest_good(dataset, query, assumed),
+        answers,
+        lines=tuple(sorted(lines, key=lambda line: tuple(line.axes.values()))),
+        counts=counts,
+        proofs=tuple(proof for place in ruled_out if (proof := answers.environments[place].proof)),
+        newest_good=_newest_good(answers, query, assumed),
         assumed={**assumed, **({} if "load" in query.names else {"load": "the libraries' own"})},
-        near=near,
-        measured=dataset.run.started,
-        tool=dataset.run.tool,
+        near=() if counts else tuple(_near(answers, query, assumed)),
     )
 
 
-def _rows(dataset: DatasetModel, query: Query, assumed: Mapping[str, str]) -> list[int]:
-    """The cells that a question means; each column is asked once a value, not once a cell."""
-    wanted = {f"axes.{axis}": {value} for axis, value in assumed.items()}
-    wanted |= {f"axes.{axis}": set(values) for axis, values in query.names.items() if ANY not in values}
-    environments = {entry.id for entry in dataset.environments if query.fits_environment(_versions(entry))}
-    tests: list[tuple[Sequence[int], set[int]]] = []
-    for name, values in (*wanted.items(), ("environment", environments)):
-        tests.append(_test(dataset, name, lambda value, values=values: value in values))
-    if "load" not in query.names:
-        tests.append(_test(dataset, "rebuilt", lambda value: value is None))
-    found: Iterable[int] = range(len(dataset))
-    for column, allowed in sorted(tests, key=lambda test: len(test[1])):
-        found = [row for row in found if column[row] in allowed]
-    verdict, group = dataset.columns["verdict"], dataset.columns["group"]
-    return [row for row in found if query.fits_verdict(verdict[row], group[row])]
+class _Asked:
+    """Which cells a question means, as masks."""
+
+    def __init__(self, answers: Answers, query: Query, assumed: Mapping[str, str]) -> None:
+        self._answers, self._query = answers, query
+        wanted = {axis: {value} for axis, value in assumed.items()}
+        wanted |= {axis: set(values) for axis, values in query.names.items() if ANY not in values}
+        self._wanted = [(answers.axes.index(axis), values) for axis, values in wanted.items() if axis in answers.axes]
+        self.environments = answers.all
+        for package, ranges in query.versions.items():
+            self.environments &= answers.having(package, partial(_in_any, ranges))
+        self._fits = [query.fits_verdict(kind.verdict, kind.group) for kind in answers.kinds]
+
+    def rows(self) -> Iterator[Combination]:
+        own = "load" not in self._query.names
+        for row in self._answers.combinations:
+            if own and row.rebuilt is not None:
+                continue
+            if all(row.values[place] in values for place, values in self._wanted):
+                yield row
+
+    def masks(self, row: Combination) -> dict[int, int]:
+        """The environments that are meant, by kind of verdict."""
+        return {
+            kind: there for kind, mask in row.kinds.items() if self._fits[kind] and (there := mask & self.environments)
+        }
 
 
-def _test(dataset: DatasetModel, name: str, holds: Any) -> tuple[Sequence[int], set[int]]:
-    column = dataset.columns[name]
-    return column.rows, {place for place, value in enumerate(column.values) if holds(value)}
+def _in_any(ranges: Sequence[SpecifierSet], version: Version) -> bool:
+    return any(version in allowed for allowed in ranges)
 
 
-def _age(environment: KeptEnvironment) -> tuple[Any, ...]:
-    """Environments in the order of their releases; what is not installed comes first."""
-    versions = (environment.installed.get(package) for package in PACKAGES)
-    return tuple((version is not None, public(version) if version else None) for version in versions)
+def _spans(answers: Answers, row: Combination, masks: Mapping[int, int]) -> Iterator[Span]:
+    """The environments in their order, cut where the verdict or its signature changes."""
+    looks: dict[tuple[str, str], tuple[int, int]] = {}
+    for number, mask in masks.items():
+        kind = answers.kinds[number]
+        first, together = looks.get((kind.verdict, kind.signature), (number, 0))
+        looks[kind.verdict, kind.signature] = (first, together | mask)
+    left = 0
+    for mask in masks.values():
+        left |= mask
+    while left:
+        lowest = left & -left
+        kind_number, mask = next(entry for entry in looks.values() if entry[1] & lowest)
+        other = left & ~mask
+        span = mask & left & ((other & -other) - 1) if other else left
+        yield Span(
+            answers,
+            kind_number,
+            span,
+            sum(number * (mask & span).bit_count() for number, mask in row.attempts.items()),
+            tuple(answers.runs[number].id for number, mask in sorted(row.runs.items()) if mask & span),
+        )
+        left &= ~span
 
 
-def _lines(dataset: DatasetModel, rows: Sequence[int]) -> Iterable[Line]:
-    axes = [name for name in dataset.columns if name.startswith("axes.")]
-    environments = {entry.id: entry for entry in sorted(dataset.environments, key=_age)}
-    order = {identifier: place for place, identifier in enumerate(environments)}
-    groups: dict[tuple[str, ...], dict[str, int]] = {}
-    for row in rows:
-        if not environments[dataset.columns["environment"][row]].installed:
-            continue  # what cannot be installed has no place in a range; it is counted
-        key = tuple(dataset.columns[name][row] for name in axes)
-        groups.setdefault(key, {})[dataset.columns["environment"][row]] = row
-    for key, members in sorted(groups.items()):
-        spans: list[Span] = []
-        for identifier in sorted(members, key=order.__getitem__):
-            span = _span(dataset, members[identifier], environments[identifier])
-            if spans and (spans[-1].verdict, spans[-1].signature) == (span.verdict, span.signature):
-                together = (*spans[-1].environments, *span.environments)
-                spans[-1] = Span(**{**_fields(span), "cause": spans[-1].cause, "environments": together})
-            else:
-                spans.append(span)
-        yield Line({name.removeprefix("axes."): value for name, value in zip(axes, key, strict=True)}, tuple(spans))
+def _newest_good(answers: Answers, query: Query, assumed: Mapping[str, str]) -> int | None:
+    """The newest environment where all that is asked about was measured good, each of its pipelines at least once.
+
+    An old environment that lacks a pipeline does not win because there is less of it that could fail.
+    """
+    asked = _Asked(answers, query.without("verdict"), assumed)
+    pipeline = answers.axes.index("pipeline")
+    spoilt, passed = 0, dict[str, int]()
+    for row in asked.rows():
+        for kind, mask in asked.masks(row).items():
+            group = answers.kinds[kind].group
+            before = passed.setdefault(row.values[pipeline], 0)
+            if group == "good":
+                passed[row.values[pipeline]] = before | mask
+            elif group != "not applicable":
+                spoilt |= mask
+    good = answers.exist & ~spoilt if passed else 0
+    for mask in passed.values():
+        good &= mask
+    return good.bit_length() - 1 if good else None
 
 
-def _fields(span: Span) -> dict[str, Any]:
-    return {name: getattr(span, name) for name in Span.__slots__}
-
-
-def _span(dataset: DatasetModel, row: int, environment: KeptEnvironment) -> Span:
-    names = ("verdict", "group", "stage", "cause", "signature")
-    return Span(**{name: dataset.columns[name][row] for name in names}, environments=(environment,))
-
-
-def _newest_good(dataset: DatasetModel, query: Query, assumed: Mapping[str, str]) -> KeptEnvironment | None:
-    """The newest environment where all that is asked about was measured good, each of its pipelines at least once."""
-    rows = _rows(dataset, query.without("verdict"), assumed)
-    groups: dict[str, set[str]] = {}
-    passed: dict[str, set[str]] = {}
-    for row in rows:
-        environment, group = dataset.columns["environment"][row], dataset.columns["group"][row]
-        groups.setdefault(environment, set()).add(group)
-        if group == "good":
-            passed.setdefault(environment, set()).add(dataset.columns["axes.pipeline"][row])
-    # An old environment that lacks a pipeline must not win because there is less of it that could fail.
-    asked = {dataset.columns["axes.pipeline"][row] for row in rows}
-    good = [
-        entry
-        for entry in dataset.environments
-        if groups.get(entry.id, set()) <= {"good", "not applicable"} and asked <= passed.get(entry.id, set())
-    ]
-    return max(good, key=_age, default=None)
-
-
-def _near(dataset: DatasetModel, query: Query, assumed: Mapping[str, str]) -> Iterable[str]:
+def _near(answers: Answers, query: Query, assumed: Mapping[str, str]) -> Iterator[str]:
     """What was measured when one thing that is asked about is left open."""
     for name in query.about:
-        rows = _rows(dataset, query.without(name), assumed)
-        if not rows:
+        asked = _Asked(answers, query.without(name), assumed)
+        found = [(row, masks) for row in asked.rows() if (masks := asked.masks(row))]
+        if not found:
             continue
+        used, count = 0, 0
+        for _, masks in found:
+            for mask in masks.values():
+                used |= mask
+                count += mask.bit_count()
         if name == "verdict":
-            found = sorted({dataset.columns["verdict"][row] for row in rows})
+            measured = sorted({answers.kinds[kind].verdict for _, masks in found for kind in masks})
         elif name in query.names:
-            found = sorted({dataset.columns[f"axes.{name}"][row] for row in rows})
+            measured = sorted({row.values[answers.axes.index(name)] for row, _ in found})
         else:
-            used = {dataset.columns["environment"][row] for row in rows}
-            own = [_versions(entry) for entry in dataset.environments if entry.id in used]
-            versions = {public(installed[name]) for installed in own if name in installed}
-            found = [str(version) for version in sorted(versions)]
-        yield f"with any {name}: {len(rows)} cells; measured: {', '.join(found)}"
-
-
-def install_line(environment: KeptEnvironment) -> str:
-    """The command that installs the chosen packages of an environment at the versions that were measured."""
-    versions = _versions(environment)
-    chosen = [package for package in environment.exact if package != "python"]
-    pins = " ".join(f"{package.replace('_', '-')}=={public(versions[normal(package)])}" for package in chosen)
-    return f"pip install {pins}"
+            versions = {public(version) for place in bits(used) if (version := answers.version(place, name))}
+            measured = [str(version) for version in sorted(versions)]
+        yield f"with any {name}: {count} cells; measured: {', '.join(measured)}"

@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-__all__ = ["ANY", "Query", "QueryError", "normal", "parse_query", "public"]
+from reports.versions import public
+
+__all__ = ["ANY", "Query", "QueryError", "parse_query"]
 
 _TERM = re.compile(r"\s*([A-Za-z][\w-]*)\s*(==|!=|<=|>=|~=|=|<|>)\s*(.+?)\s*", re.DOTALL)
 _MOST = 50
@@ -67,16 +69,6 @@ class Query:
     def about(self) -> tuple[str, ...]:
         """The names that it says something about."""
         return (*self.versions, *self.names, *(("verdict",) if self.verdicts or self.not_verdicts else ()))
-
-
-def normal(package: str) -> str:
-    """A package's name as it is asked for: huggingface-hub and huggingface_hub are one."""
-    return package.lower().replace("-", "_").replace(".", "_")
-
-
-def public(version: str) -> Version:
-    """A version without the build that a wheel adds to it: 2.13.0+cpu is 2.13.0 to who asks."""
-    return Version(Version(version).public)
 
 
 def parse_query(terms: Sequence[str], axes: Mapping[str, Collection[str]], packages: Collection[str]) -> Query:

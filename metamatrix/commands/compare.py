@@ -8,6 +8,7 @@ from typing import Any
 
 from metamatrix.sources import cells_of
 from reports.compare import Change, Comparison, Row, compare
+from reports.document import CellModel
 from runner.errors import MetamatrixError
 
 __all__ = ["run_compare"]
@@ -32,7 +33,7 @@ def run_compare(before: Path, after: Path, fail_on: str | None, as_json: bool) -
     return 1 if fail_on == Change.NEW_RED and found.counts()[Change.NEW_RED] else 0
 
 
-def _print(found: Comparison) -> None:
+def _print(found: Comparison[CellModel]) -> None:
     counts = found.counts()
     print(", ".join(f"{counts[change]} {change}" for change in Change))
     for change in _TOLD:
@@ -46,7 +47,7 @@ def _print(found: Comparison) -> None:
         print(f"{others} of {counts[Change.SAME_BAD]} same-bad fail in another way than before")
 
 
-def _name(row: Row) -> str:
+def _name(row: Row[CellModel]) -> str:
     cell = row.cell
     versions = " ".join(f"{package} {version}" for package, version in cell.requested.items() if package != "python")
     return f"{versions} | {' '.join(cell.axes.values())}"
@@ -56,7 +57,7 @@ def _verdict(cell: Any) -> str:
     return "nothing" if cell is None else str(cell.verdict or "unfinished")
 
 
-def _as_json(found: Comparison) -> dict[str, Any]:
+def _as_json(found: Comparison[CellModel]) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "counts": {str(change): found.counts()[change] for change in Change},

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-from metamatrix.sources import dataset_of
+from metamatrix.sources import answers_from
 from reports import lookup
-from reports.dataset import FILE, DatasetModel, KeptEnvironment
+from reports.answers import Answers
 from reports.lookup import Answer, Span
-from reports.query import Query, QueryError, parse_query, public
+from reports.query import Query, QueryError, parse_query
 from runner.errors import MetamatrixError
 from runner.matrix.axes import PROBE_VALUES
 
-__all__ = ["SHIPPED", "run_lookup"]
+__all__ = ["run_lookup"]
 
 _MOST_PROOFS = 3
-SHIPPED = Path(lookup.__file__).parent / "data"
-"""The data sets that come with the program, by date; the newest is asked."""
 
 
-def run_lookup(terms: list[str], good_for: str | None, runner: str, data: Path | None, as_json: bool) -> int:
+def run_lookup(terms: list[str], good_for: str | None, runner: str, data: str | None, as_json: bool) -> int:
     """Print the answer; 0 also where nothing was measured, since that is an answer.
 
     Raises:
         MetamatrixError: the question cannot be read, or there is no data to ask.
     """
-    dataset = _data(data)
-    axes = lookup.known_axes(dataset)
+    answers = answers_from(data)
+    axes = lookup.known_axes(answers)
     if good_for and any(term.strip().startswith("pipeline") for term in terms):
         raise MetamatrixError("--good-for names the pipelines already", "Leave the term about `pipeline` out.")
     if runner not in PROBE_VALUES["runner"]:
@@ -37,39 +33,30 @@ def run_lookup(terms: list[str], good_for: str | None, runner: str, data: Path |
         raise MetamatrixError(f"there is no runner {runner!r}", f"Known: {known}.")
     asked = [*terms, *([f"pipeline={good_for}"] if good_for else [])]
     try:
-        query = parse_query(asked, axes, lookup.known_packages(dataset))
+        query = parse_query(asked, axes, lookup.known_packages(answers))
     except QueryError as error:
         raise MetamatrixError(str(error), "Names and values: `metamatrix lookup` without terms lists them.") from error
     if not asked and not as_json:
-        _print_known(dataset, axes)
+        _print_known(answers, axes)
         return 0
     if "runner" not in query.names:
         query = replace(query, names={**query.names, "runner": frozenset({runner})})
-    answer = lookup.look_up(dataset, query)
+    answer = lookup.look_up(answers, query)
     if as_json:
-        print(json.dumps(_as_json(answer), indent=1))
+        print(json.dumps(answer.as_json(), indent=1))
         return 0
     _print(answer, query, axes, bool(good_for))
     return 0
 
 
-def _data(path: Path | None) -> DatasetModel:
-    if path is None:
-        shipped = sorted(SHIPPED.glob(f"*/{FILE}"))
-        if not shipped:
-            raise MetamatrixError("no data set came with this program", "Give one with --data FOLDER.")
-        path = shipped[-1].parent
-    return dataset_of(path)
-
-
-def _print_known(dataset: DatasetModel, axes: dict[str, list[str]]) -> None:
+def _print_known(answers: Answers, axes: dict[str, list[str]]) -> None:
     """What can be asked about."""
-    print(f"{len(dataset)} cells, measured {dataset.run.started[:10]} by {dataset.run.tool}")
+    cells = sum(mask.bit_count() for row in answers.combinations for mask in row.kinds.values())
+    print(f"{cells} cells, measured {answers.runs[-1].started[:10]} by {answers.runs[-1].tool}")
     for name, values in axes.items():
         print(f"  {name}: {', '.join(values)}")
-    for package in lookup.PACKAGES:
-        found = {public(e.installed[package]) for e in dataset.environments if package in e.installed}
-        print(f"  {package}: {', '.join(str(version) for version in sorted(found))}")
+    for package, versions in answers.order.items():
+        print(f"  {package}: {', '.join(str(version) for version, mask in versions if mask & answers.exist)}")
     print("ask: metamatrix lookup pipeline=sdxl offload=sequential 'diffusers>=0.36'")
 
 
@@ -91,9 +78,10 @@ def _print(answer: Answer, query: Query, axes: dict[str, list[str]], only_good: 
     for proof in answer.proofs[:_MOST_PROOFS]:
         print("does not exist: " + " ".join(proof.split())[:300])
     print(f"{total} cells: " + ", ".join(f"{count} {verdict}" for verdict, count in answer.counts.items()))
-    _print_newest(answer.newest_good)
+    _print_newest(answer)
     print("assumed: " + ", ".join(f"{name} {value}" for name, value in answer.assumed.items()))
-    print(f"measured {answer.measured[:10]} by {answer.tool}")
+    newest = answer.answers.runs[-1]
+    print(f"measured {newest.started[:10]} by {newest.tool}")
 
 
 def _words(span: Span) -> str:
@@ -102,47 +90,15 @@ def _words(span: Span) -> str:
         for package, (low, high) in span.versions.items()
     )
     text = f"{span.verdict:16} {ranges}"
-    if len(span.environments) > 1:
-        text += f" ({len(span.environments)} environments)"
-    return text + (f"\n    {span.stage}: {' '.join(span.cause.split())[:160]}" if span.group == "bad" else "")
+    if span.mask.bit_count() > 1:
+        text += f" ({span.mask.bit_count()} environments)"
+    kind = span.answers.kinds[span.kind]
+    return text + (f"\n    {kind.stage}: {' '.join(kind.cause.split())[:160]}" if kind.group == "bad" else "")
 
 
-def _print_newest(environment: KeptEnvironment | None) -> None:
-    if environment is None:
+def _print_newest(answer: Answer) -> None:
+    if answer.newest_good is None:
         print("no environment is good in all of this")
         return
-    print(f"newest good: {environment.id}")
-    print("  " + lookup.install_line(environment))
-
-
-def _as_json(answer: Answer) -> dict[str, Any]:
-    newest = answer.newest_good
-    return {
-        "schema_version": 1,
-        "counts": dict(answer.counts),
-        "proofs": list(answer.proofs),
-        "lines": [
-            {
-                "axes": dict(line.axes),
-                "spans": [
-                    {
-                        "verdict": span.verdict,
-                        "class": span.group,
-                        "stage": span.stage,
-                        "cause": span.cause,
-                        "signature": span.signature,
-                        "versions": {package: list(pair) for package, pair in span.versions.items()},
-                        "environments": [environment.id for environment in span.environments],
-                    }
-                    for span in line.spans
-                ],
-            }
-            for line in answer.lines
-        ],
-        "newest_good": None
-        if newest is None
-        else {"environment": newest.id, "installed": newest.installed, "install": lookup.install_line(newest)},
-        "assumed": dict(answer.assumed),
-        "near": list(answer.near),
-        "measured": answer.measured,
-    }
+    print(f"newest good: {answer.answers.environments[answer.newest_good].id}")
+    print("  " + lookup.install_line(answer.answers, answer.newest_good))

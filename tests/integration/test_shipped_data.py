@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from metamatrix.commands.lookup import SHIPPED
+from metamatrix.sources import SHIPPED
 from reports.dataset import FILE, DatasetModel, read_dataset
 from tests.integration.conftest import metamatrix, results
 

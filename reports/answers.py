@@ -1,0 +1,276 @@
+"""What was the verdict on each combination, over all environments? Small enough to be asked at once.
+
+For each combination of probe axes, which environments gave which verdict, as a bit an environment. A million results
+are some hundred kilobytes, a question is a few operations on large integers, and the page asks the same file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from reports.versions import PACKAGES, public
+
+__all__ = ["Answers", "Combination", "Environment", "Kind", "Packages", "RunName", "bits"]
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunName:
+    """A run that results come from."""
+
+    id: str
+    started: str
+    tool: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A verdict with what decided it; `cause` is that of one cell."""
+
+    verdict: str
+    group: str
+    stage: str
+    signature: str
+    expected: bool
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """`chosen` are the axes that its request named; `proof` says why it does not exist."""
+
+    id: str
+    exists: bool
+    chosen: tuple[str, ...]
+    proof: str
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """Values of the probe axes, and masks: bit n is the n-th environment.
+
+    `kinds`, `runs`, `attempts`: which environments have this kind, were measured by this run, with so many attempts.
+    """
+
+    values: tuple[str, ...]
+    rebuilt: str | None
+    emulated: bool
+    kinds: Mapping[int, int]
+    runs: Mapping[int, int]
+    attempts: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """The versions of one package: `values[rows[n]]` in the n-th environment, -1 where it has none."""
+
+    values: tuple[str, ...]
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Environments in the order of their releases; what does not exist comes first."""
+
+    runs: tuple[RunName, ...]
+    axes: tuple[str, ...]
+    packages: Mapping[str, Packages]
+    environments: tuple[Environment, ...]
+    kinds: tuple[Kind, ...]
+    combinations: tuple[Combination, ...]
+
+    @cached_property
+    def exist(self) -> int:
+        """The mask of environments that exist."""
+        return sum(1 << place for place, entry in enumerate(self.environments) if entry.exists)
+
+    @cached_property
+    def all(self) -> int:
+        return (1 << len(self.environments)) - 1
+
+    @cached_property
+    def order(self) -> dict[str, list[tuple[Version, int]]]:
+        """For each package that environments are told apart by, its versions in order, each with its mask."""
+        return {name: sorted(self._masks(name)) for name in PACKAGES if name in self.packages}
+
+    @cached_property
+    def values(self) -> dict[str, list[str]]:
+        """The values of each probe axis that were measured."""
+        return {
+            axis: list(dict.fromkeys(row.values[place] for row in self.combinations))
+            for place, axis in enumerate(self.axes)
+        }
+
+    def _masks(self, package: str) -> Iterator[tuple[Version, int]]:
+        column = self.packages[package]
+        masks: dict[Version, int] = {}
+        for place, row in enumerate(column.rows):
+            if row >= 0 and (version := _version(column.values[row])) is not None:
+                masks[version] = masks.get(version, 0) | 1 << place
+        yield from masks.items()
+
+    def having(self, package: str, fits: Callable[[Version], bool]) -> int:
+        """The mask of environments whose version of a package fits."""
+        if package not in self.packages:
+            return 0
+        return sum(mask for version, mask in self._masks(package) if fits(version))
+
+    def version(self, environment: int, package: str) -> str | None:
+        """What is installed in an environment; of one that does not exist, what was asked for."""
+        column = self.packages.get(package)
+        if column is None or column.rows[environment] < 0:
+            return None
+        return column.values[column.rows[environment]]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data: masks as hexadecimal numbers, environments as columns."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "runs": [{"id": run.id, "started": run.started, "tool": run.tool} for run in self.runs],
+            "axes": list(self.axes),
+            "packages": {
+                name: {"values": list(column.values), "rows": list(column.rows)}
+                for name, column in self.packages.items()
+            },
+            "environments": [
+                {"id": entry.id, "exists": entry.exists, "chosen": list(entry.chosen), "proof": entry.proof}
+                for entry in self.environments
+            ],
+            "kinds": [
+                {
+                    "verdict": kind.verdict,
+                    "class": kind.group,
+                    "stage": kind.stage,
+                    "signature": kind.signature,
+                    "expected": kind.expected,
+                    "cause": kind.cause,
+                }
+                for kind in self.kinds
+            ],
+            "combinations": [
+                {
+                    "values": list(row.values),
+                    "rebuilt": row.rebuilt,
+                    "emulated": row.emulated,
+                    "kinds": _hexadecimal(row.kinds),
+                    "runs": _hexadecimal(row.runs),
+                    "attempts": _hexadecimal(row.attempts),
+                }
+                for row in self.combinations
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Answers:
+        """What `as_json` gave; keys of a later, additive version are left out.
+
+        Raises:
+            ValueError: it is something else, or its numbers lead nowhere.
+        """
+        try:
+            found = _read(json.loads(text))
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        _check(found)
+        return found
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The places of the bits of a mask, lowest first."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def _version(text: str) -> Version | None:
+    """A version to compare with; None for what is none, such as a commit."""
+    try:
+        return public(text)
+    except InvalidVersion:
+        return None
+
+
+def _hexadecimal(masks: Mapping[int, int]) -> dict[str, str]:
+    return {str(number): f"{mask:x}" for number, mask in sorted(masks.items())}
+
+
+def _masks(entry: Mapping[str, str]) -> dict[int, int]:
+    return {int(number): int(mask, 16) for number, mask in entry.items()}
+
+
+def _read(data: Mapping[str, Any]) -> Answers:
+    if data["schema_version"] > SCHEMA_VERSION:
+        raise ValueError(f"written by a newer metamatrix (schema {data['schema_version']})")
+    return Answers(
+        runs=tuple(RunName(entry["id"], entry["started"], entry["tool"]) for entry in data["runs"]),
+        axes=tuple(data["axes"]),
+        packages={
+            name: Packages(tuple(column["values"]), tuple(column["rows"])) for name, column in data["packages"].items()
+        },
+        environments=tuple(
+            Environment(entry["id"], entry["exists"], tuple(entry["chosen"]), entry["proof"])
+            for entry in data["environments"]
+        ),
+        kinds=tuple(
+            Kind(
+                entry["verdict"],
+                entry["class"],
+                entry["stage"],
+                entry["signature"],
+                entry["expected"],
+                entry["cause"],
+            )
+            for entry in data["kinds"]
+        ),
+        combinations=tuple(
+            Combination(
+                tuple(entry["values"]),
+                entry["rebuilt"],
+                entry["emulated"],
+                _masks(entry["kinds"]),
+                _masks(entry["runs"]),
+                _masks(entry["attempts"]),
+            )
+            for entry in data["combinations"]
+        ),
+    )
+
+
+def _check(found: Answers) -> None:
+    """Every number leads somewhere, every text is one, and no environment has two verdicts on a combination."""
+    count = len(found.environments)
+    texts = [text for run in found.runs for text in (run.id, run.started, run.tool)]
+    texts += [text for entry in found.environments for text in (entry.id, entry.proof, *entry.chosen)]
+    texts += [
+        text for kind in found.kinds for text in (kind.verdict, kind.group, kind.stage, kind.signature, kind.cause)
+    ]
+    texts += [text for row in found.combinations for text in (*row.values, row.rebuilt or "")]
+    texts += [text for column in found.packages.values() for text in column.values]
+    if not all(isinstance(text, str) for text in (*texts, *found.axes)):
+        raise ValueError("something that should be text is none")
+    if not found.runs:
+        raise ValueError("there is no run")
+    for name, column in found.packages.items():
+        if len(column.rows) != count or not all(-1 <= row < len(column.values) for row in column.rows):
+            raise ValueError(f"the versions of {name} do not fit the environments")
+    for row in found.combinations:
+        if len(row.values) != len(found.axes):
+            raise ValueError("a combination does not fit the axes")
+        union = 0
+        for masks, most in ((row.kinds, len(found.kinds)), (row.runs, len(found.runs)), (row.attempts, 1 << 31)):
+            together = 0
+            for number, mask in masks.items():
+                if not 0 <= number < most or mask <= 0 or mask >> count or mask & together:
+                    raise ValueError("the verdicts of a combination do not fit the environments")
+                together |= mask
+            if union and together != union:
+                raise ValueError("the verdicts of a combination do not fit the environments")
+            union = together

@@ -1,0 +1,200 @@
+"""What was ever measured? All published runs in one table of numbers: a cell is a combination in an environment.
+
+Numbers instead of cells: a million results are joined, counted and compared without a million objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+from reports.answers import Answers, Combination, Environment, Kind, Packages, RunName
+from reports.dataset import Column, DatasetModel, KeptEnvironment
+from reports.versions import PACKAGES, normal, public
+
+__all__ = ["Evidence", "Probed", "Run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """Values of all probe axes, in the order of `Evidence.axes`."""
+
+    values: tuple[str, ...]
+    rebuilt: str | None
+    emulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run; the n-th row of each list is its n-th cell, as numbers of the evidence's lists."""
+
+    data: DatasetModel
+    subjects: Sequence[str]
+    kinds: Sequence[int]
+    environments: Sequence[int]
+    combinations: Sequence[int]
+    attempts: Sequence[int]
+
+    @property
+    def id(self) -> str:
+        return self.data.run.id
+
+    @property
+    def started(self) -> str:
+        return self.data.run.started
+
+
+class Evidence:
+    """All runs, oldest first.
+
+    `environments` are in the order of their releases, oldest first; what does not exist comes before all that does.
+    """
+
+    def __init__(self, datasets: Iterable[DatasetModel]) -> None:
+        """Take in the data sets of runs.
+
+        Raises:
+            ValueError: there is none, or two of them claim to be the same run.
+        """
+        ordered = sorted(datasets, key=lambda data: (data.run.started, data.run.id))
+        if not ordered:
+            raise ValueError("there is no run")
+        names = [data.run.id for data in ordered]
+        if len(set(names)) != len(names):
+            raise ValueError(f"the run {next(name for name in names if names.count(name) > 1)!r} is given twice")
+        self.axes = tuple(
+            dict.fromkeys(
+                name.removeprefix("axes.")
+                for data in reversed(ordered)
+                for name in data.columns
+                if name.startswith("axes.")
+            )
+        )
+        known = {entry.id: entry for data in ordered for entry in data.environments}
+        self.environments: list[KeptEnvironment] = sorted(known.values(), key=_age)
+        self._places = {entry.id: place for place, entry in enumerate(self.environments)}
+        self.kinds: list[Kind] = []
+        self.combinations: list[Probed] = []
+        self._kinds: dict[tuple[object, ...], int] = {}
+        self._combinations: dict[Probed, int] = {}
+        self.runs = tuple(self._run(data) for data in ordered)
+
+    def _run(self, data: DatasetModel) -> Run:
+        columns = data.columns
+        absent = Column(values=[""], rows=[0] * len(data))
+        axes = [columns.get("axes." + name, absent) for name in self.axes]
+        return Run(
+            data,
+            subjects=_spelled(columns["subject"]),
+            kinds=_numbered(
+                [columns[name] for name in ("verdict", "group", "stage", "signature", "expected", "cause")], self._kind
+            ),
+            environments=_numbered([columns["environment"]], lambda values: self._places[values[0]]),
+            combinations=_numbered([*axes, columns["rebuilt"], columns["emulated"]], self._combination),
+            attempts=_spelled(columns["attempts"]),
+        )
+
+    def _kind(self, values: Sequence[Any]) -> int:
+        key = tuple(values[:5])
+        if key not in self._kinds:
+            self._kinds[key] = len(self.kinds)
+            self.kinds.append(Kind(*values))
+        return self._kinds[key]
+
+    def _combination(self, values: Sequence[Any]) -> int:
+        *axes, rebuilt, emulated = values
+        found = Probed(tuple(axes), rebuilt, emulated)
+        if found not in self._combinations:
+            self._combinations[found] = len(self.combinations)
+            self.combinations.append(found)
+        return self._combinations[found]
+
+    @property
+    def newest(self) -> Run:
+        return self.runs[-1]
+
+    def run(self, identifier: str) -> Run:
+        return next(run for run in self.runs if run.id == identifier)
+
+    def current(self) -> dict[str, tuple[int, int]]:
+        """The newest result of each subject: (run, row). Subjects of the newest run come first."""
+        found: dict[str, tuple[int, int]] = {}
+        for number in reversed(range(len(self.runs))):
+            subjects = self.runs[number].subjects
+            older = dict(zip(subjects, zip(repeat(number), range(len(subjects)), strict=False), strict=False))
+            found = {**found, **{subject: place for subject, place in older.items() if subject not in found}}
+        return found
+
+    def cells(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Every cell once: (combination, environment, kind, run, attempts).
+
+        The newest result counts, but no answer never takes the place of an answer: that was measured all the same.
+        """
+        silent = [kind.group in ("no answer", "unfinished") for kind in self.kinds]
+        found: dict[tuple[int, int], tuple[int, int, int]] = {}
+        for number, run in enumerate(self.runs):
+            for combination, environment, kind, attempts in zip(
+                run.combinations, run.environments, run.kinds, run.attempts, strict=True
+            ):
+                place = (combination, environment)
+                if not (silent[kind] and place in found):
+                    found[place] = (kind, number, attempts)
+        for (combination, environment), (kind, number, attempts) in found.items():
+            yield combination, environment, kind, number, attempts
+
+    def answers(self) -> Answers:
+        """Every cell once, to be asked."""
+        masks: dict[int, tuple[dict[int, int], dict[int, int], dict[int, int]]] = {}
+        for combination, environment, kind, run, attempts in self.cells():
+            bit = 1 << environment
+            for found, number in zip(masks.setdefault(combination, ({}, {}, {})), (kind, run, attempts), strict=True):
+                found[number] = found.get(number, 0) | bit
+        installed = [
+            {normal(name): version for name, version in {**entry.exact, **entry.installed}.items()}
+            for entry in self.environments
+        ]
+        names = sorted({name for versions in installed for name in versions})
+        return Answers(
+            runs=tuple(RunName(run.id, run.started, run.data.run.tool) for run in self.runs),
+            axes=self.axes,
+            packages={name: _packages([versions.get(name) for versions in installed]) for name in names},
+            environments=tuple(
+                Environment(entry.id, bool(entry.installed), tuple(entry.exact), entry.proof)
+                for entry in self.environments
+            ),
+            kinds=tuple(self.kinds),
+            combinations=tuple(
+                Combination(known.values, known.rebuilt, known.emulated, *masks[number])
+                for number, known in enumerate(self.combinations)
+                if number in masks
+            ),
+        )
+
+
+def _packages(versions: Sequence[str | None]) -> Packages:
+    values = list(dict.fromkeys(version for version in versions if version is not None))
+    places = {version: place for place, version in enumerate(values)}
+    return Packages(tuple(values), tuple(-1 if version is None else places[version] for version in versions))
+
+
+def _spelled(column: Column) -> list[Any]:
+    values = column.values
+    return [values[row] for row in column.rows]
+
+
+def _numbered(columns: Sequence[Column], number: Callable[[Sequence[Any]], int]) -> list[int]:
+    """One number a row; `number` is asked once for each different combination of values."""
+    known: dict[tuple[int, ...], int] = {}
+    rows = list(zip(*(column.rows for column in columns), strict=True))
+    for key in dict.fromkeys(rows):
+        values = [column.values[place] for column, place in zip(columns, key, strict=True)]
+        known[key] = number(values)
+    return [known[row] for row in rows]
+
+
+def _age(environment: KeptEnvironment) -> tuple[object, ...]:
+    """Environments in the order of their releases; what is not installed comes first; the id where all is equal."""
+    versions = (environment.installed.get(package) for package in PACKAGES)
+    return (*((version is not None, public(version) if version else None) for version in versions), environment.id)
