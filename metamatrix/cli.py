@@ -102,17 +102,29 @@ def run(
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run.")] = Path("out/run"),
+    folder: Annotated[Path, typer.Argument(help="The folder of a run, or of a data set.")] = Path("out/run"),
     site: Annotated[Optional[Path], typer.Option("--site", help="Where the pages go; FOLDER/site by default.")] = None,
     dataset: Annotated[
         Optional[Path], typer.Option("--dataset", help="Write the compact data set of the run into this folder, too.")
     ] = None,
+    history: Annotated[
+        Optional[str],
+        typer.Option(
+            "--history",
+            help="A site that was published before, as a folder or an address: its runs are published again, and this "
+            "one with them.",
+        ),
+    ] = None,
+    base_url: Annotated[
+        Optional[str],
+        typer.Option("--base-url", help="The address that the site will have; for its sitemap and feeds."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the site, results.json, JUnit XML and a Markdown summary of a run."""
-    from metamatrix.commands.report import run_report
+    """Write the site with its data, badges and feeds, and results.json, JUnit XML and a summary of a run."""
+    from metamatrix.commands.report import ReportChoices, run_report
 
-    raise typer.Exit(run_report(folder, site, dataset, as_json))
+    raise typer.Exit(run_report(ReportChoices(folder, site, dataset, history, base_url, as_json)))
 
 
 @app.command()

@@ -7,15 +7,24 @@ single attempts stay with the run. Changes of the format are additive only.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from reports.document import CellModel, ResultsModel, RunModel
+from reports.document import CellModel, Group, ResultsModel, RunModel
 
-__all__ = ["FILE", "Column", "DatasetModel", "KeptEnvironment", "compact", "dataset_schema", "read_dataset"]
+__all__ = [
+    "FILE",
+    "Column",
+    "DatasetModel",
+    "KeptEnvironment",
+    "compact",
+    "dataset_schema",
+    "parse_dataset",
+    "read_dataset",
+]
 
 SCHEMA_VERSION = 1
 FILE = "dataset.json"
@@ -143,18 +152,29 @@ def read_dataset(folder: Path) -> DatasetModel:
     """
     path = folder / FILE
     try:
-        found = DatasetModel.model_validate_json(path.read_bytes())
+        content = path.read_bytes()
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+    return parse_dataset(content, str(path))
+
+
+def parse_dataset(content: bytes, place: str) -> DatasetModel:
+    """A data set from its text; `place` says where it is from.
+
+    Raises:
+        ValueError: it is none, or it is damaged.
+    """
+    try:
+        found = DatasetModel.model_validate_json(content)
     except ValidationError as error:
-        raise ValueError(f"{path} is no data set: {error.errors()[0]['msg']}") from error
+        raise ValueError(f"{place} is no data set: {error.errors()[0]['msg']}") from error
     if found.schema_version > SCHEMA_VERSION:
-        raise ValueError(f"{path} was written by a newer metamatrix (schema {found.schema_version})")
-    _check(found, path)
+        raise ValueError(f"{place} was written by a newer metamatrix (schema {found.schema_version})")
+    _check(found, place)
     return found
 
 
-def _check(found: DatasetModel, path: Path) -> None:
+def _check(found: DatasetModel, path: str) -> None:
     """Columns of one length whose numbers lead to values: a cut file must not answer for other cells."""
     if "subject" in found.columns and not len(found):
         raise ValueError(f"{path} has no cell with a verdict")
@@ -163,8 +183,49 @@ def _check(found: DatasetModel, path: Path) -> None:
     if missing := needed - found.columns.keys():
         raise ValueError(f"{path} lacks the columns {', '.join(sorted(missing))}")
     for name, column in found.columns.items():
-        if len(column.rows) != len(found) or any(not 0 <= row < len(column.values) for row in column.rows):
+        if len(column.rows) != len(found) or not 0 <= min(column.rows) <= max(column.rows) < len(column.values):
             raise ValueError(f"{path}: the column {name} does not fit the others")
+        fits = _FITS.get(name, _is_text if name.startswith("axes.") else _is_anything)
+        if not all(fits(value) for value in column.values):
+            raise ValueError(f"{path}: the column {name} holds something that it cannot hold")
+    subjects = found.columns["subject"]
+    if len({subjects.values[row] for row in subjects.rows}) != len(found):
+        raise ValueError(f"{path}: two cells have the same subject")
+    known = {entry.id for entry in found.environments}
+    if len(known) != len(found.environments) or not known.issuperset(found.columns["environment"].values):
+        raise ValueError(f"{path}: the column environment does not fit the environments")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_anything(_: Any) -> bool:
+    return True
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1 << 53)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+_FITS: Mapping[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("id", "subject", "environment", "verdict", "stage", "cause", "signature"), _is_text),
+    "group": lambda value: value in get_args(Group),
+    "expected": _is_flag,
+    "emulated": _is_flag,
+    "attempts": lambda value: isinstance(value, int) and _is_number(value),
+    "seconds": _is_number,
+    "peak_rss_mb": _is_number,
+    "rebuilt": lambda value: value is None or isinstance(value, str),
+    "requested": lambda value: isinstance(value, dict) and all(map(_is_text, value.values())),
+    "expectation": lambda value: value is None or isinstance(value, dict),
+    "tensors": lambda value: isinstance(value, list) and all(isinstance(entry, dict) for entry in value),
+}
+"""What each column may hold: pages, feeds and badges are made of it without a further look."""
 
 
 def dataset_schema() -> dict[str, Any]:

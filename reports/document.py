@@ -12,7 +12,16 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-__all__ = ["AttemptModel", "CellModel", "EnvironmentModel", "ResultsModel", "RunModel", "json_schema", "read_results"]
+__all__ = [
+    "AttemptModel",
+    "CellModel",
+    "EnvironmentModel",
+    "Group",
+    "ResultsModel",
+    "RunModel",
+    "json_schema",
+    "read_results",
+]
 
 SCHEMA_VERSION = 1
 

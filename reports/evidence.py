@@ -5,16 +5,20 @@ Numbers instead of cells: a million results are joined, counted and compared wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
 from reports.answers import Answers, Combination, Environment, Kind, Packages, RunName
 from reports.dataset import Column, DatasetModel, KeptEnvironment
-from reports.versions import PACKAGES, normal, public
+from reports.versions import PACKAGES, in_order, normal, public
 
-__all__ = ["Evidence", "Probed", "Run"]
+__all__ = ["Evidence", "Probed", "Run", "clipped"]
+
+_AXES = ("pipeline", "load", "offload", "checkpoint", "lifecycle", "dtype", "runner")
+"""The order in which people name them; others come after."""
+_LONG = 8000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +32,13 @@ class Probed:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run; the n-th row of each list is its n-th cell, as numbers of the evidence's lists."""
+    """One run; the n-th row of each list is its n-th cell, as numbers of the evidence's lists.
+
+    `data` is as it was kept, `columns` are its columns with long texts cut.
+    """
 
     data: DatasetModel
+    columns: Mapping[str, Column]
     subjects: Sequence[str]
     kinds: Sequence[int]
     environments: Sequence[int]
@@ -64,14 +72,8 @@ class Evidence:
         names = [data.run.id for data in ordered]
         if len(set(names)) != len(names):
             raise ValueError(f"the run {next(name for name in names if names.count(name) > 1)!r} is given twice")
-        self.axes = tuple(
-            dict.fromkeys(
-                name.removeprefix("axes.")
-                for data in reversed(ordered)
-                for name in data.columns
-                if name.startswith("axes.")
-            )
-        )
+        measured = {name.removeprefix("axes.") for data in ordered for name in data.columns if name.startswith("axes.")}
+        self.axes = tuple(axis for axis in _AXES if axis in measured) + tuple(sorted(measured.difference(_AXES)))
         known = {entry.id: entry for data in ordered for entry in data.environments}
         self.environments: list[KeptEnvironment] = sorted(known.values(), key=_age)
         self._places = {entry.id: place for place, entry in enumerate(self.environments)}
@@ -82,11 +84,12 @@ class Evidence:
         self.runs = tuple(self._run(data) for data in ordered)
 
     def _run(self, data: DatasetModel) -> Run:
-        columns = data.columns
+        columns = {name: _clipped(column) for name, column in data.columns.items()}
         absent = Column(values=[""], rows=[0] * len(data))
         axes = [columns.get("axes." + name, absent) for name in self.axes]
         return Run(
             data,
+            columns,
             subjects=_spelled(columns["subject"]),
             kinds=_numbered(
                 [columns[name] for name in ("verdict", "group", "stage", "signature", "expected", "cause")], self._kind
@@ -174,9 +177,26 @@ class Evidence:
 
 
 def _packages(versions: Sequence[str | None]) -> Packages:
-    values = list(dict.fromkeys(version for version in versions if version is not None))
+    """The versions in their order, so that readers need not know how versions are ordered."""
+    values = sorted({version for version in versions if version is not None}, key=in_order)
     places = {version: place for place, version in enumerate(values)}
     return Packages(tuple(values), tuple(-1 if version is None else places[version] for version in versions))
+
+
+def _clipped(column: Column) -> Column:
+    """The column with texts that can be read: nobody reads a message of ten megabytes, and every page would carry it."""
+    return Column.model_construct(values=[clipped(value) for value in column.values], rows=column.rows)
+
+
+def clipped(value: Any) -> Any:
+    """Plain data whose texts are cut after some kilobytes."""
+    if isinstance(value, str):
+        return value if len(value) <= _LONG else f"{value[:_LONG]}… ({len(value)} characters)"
+    if isinstance(value, list):
+        return [clipped(entry) for entry in value]
+    if isinstance(value, dict):
+        return {clipped(name): clipped(entry) for name, entry in value.items()}
+    return value
 
 
 def _spelled(column: Column) -> list[Any]:

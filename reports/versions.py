@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
-__all__ = ["PACKAGES", "normal", "public"]
+__all__ = ["PACKAGES", "in_order", "normal", "public"]
 
 PACKAGES = ("diffusers", "transformers", "accelerate", "torch")
 """In the order in which environments are told apart: what is bumped most comes first."""
@@ -21,3 +21,11 @@ def normal(package: str) -> str:
 def public(version: str) -> Version:
     """A version without the build that a wheel adds to it: 2.13.0+cpu is 2.13.0 to who asks."""
     return Version(Version(version).public)
+
+
+def in_order(version: str) -> tuple[bool, Version | None, str]:
+    """A key to sort versions by; what is none, such as a commit, comes first."""
+    try:
+        return True, Version(version), ""
+    except InvalidVersion:
+        return False, None, version

@@ -1,10 +1,10 @@
-"""Which words and marks do people read? Names of cells and environments, the meaning of each verdict."""
+"""Which words and marks do people read? The meaning of each verdict, its class, its letter; names of cells."""
 
 from __future__ import annotations
 
 from reports.document import CellModel, EnvironmentModel
 
-__all__ = ["GROUP_MARKS", "MEANINGS", "cell_name", "environment_name", "mark"]
+__all__ = ["CLASSES", "LETTERS", "MARKS", "MEANINGS", "cell_name", "environment_name", "harmless"]
 
 MEANINGS: dict[str, str] = {
     "pass": "loaded, offloaded, painted and released; every weight is there and equals the checkpoint",
@@ -30,9 +30,18 @@ MEANINGS: dict[str, str] = {
 }
 """What each verdict means, in one line."""
 
-GROUP_MARKS = {"good": "✓", "bad": "✗", "not applicable": "–", "no answer": "?", "unfinished": "…"}
+MARKS = {"good": "✓", "bad": "✗", "not applicable": "–", "no answer": "?", "unfinished": "…"}
+"""The shape of each class, which tells it where colours do not."""
 
-_LETTERS = {
+CLASSES = {
+    **dict.fromkeys(MEANINGS, "bad"),
+    **dict.fromkeys(("pass", "refused"), "good"),
+    **dict.fromkeys(("unresolvable", "unsupported"), "not applicable"),
+    **dict.fromkeys(("not-run", "install-error", "harness-error"), "no answer"),
+    "unfinished": "unfinished",
+}
+
+LETTERS = {
     "refused": "R",
     "orphan-meta": "M",
     "unexpected-meta": "U",
@@ -47,11 +56,15 @@ _LETTERS = {
     "out-of-memory": "Y",
     "flaky": "K",
 }
+"""One letter for each kind of bad verdict, and for what was refused."""
 
 
-def mark(cell: CellModel) -> str:
-    """One character for a cell: a letter for each kind of bad verdict, the sign of its class otherwise."""
-    return _LETTERS.get(cell.verdict or "", GROUP_MARKS[cell.group])
+def harmless(text: str) -> str:
+    """Text from outside for people: line breaks stay, other control characters are shown as numbers.
+
+    So neither colours nor marks that change the direction of text get through.
+    """
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in text)
 
 
 def environment_name(environment: EnvironmentModel) -> str:

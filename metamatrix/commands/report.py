@@ -1,46 +1,95 @@
-"""`metamatrix report`: from a run's folder to pages and files."""
+"""`metamatrix report`: from runs to pages, data and files."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from metamatrix.dataset import dataset
+from metamatrix.details import RunDetails
 from metamatrix.publish import document
-from reports.dataset import FILE
+from metamatrix.published import published_before
+from metamatrix.sources import dataset_of, is_run
+from reports.api import Details
+from reports.dataset import FILE, DatasetModel
+from reports.document import ResultsModel
 from reports.junit import write_junit
-from reports.site.build import build_site
+from reports.publication import publish
 from reports.summary import summary
-from runner.results.folder import RunFolder, read_text
+from runner.errors import MetamatrixError
+from runner.results.folder import RunFolder
 from runner.whole_files import write_whole
 
-__all__ = ["run_report"]
+__all__ = ["ReportChoices", "run_report"]
 
 
-def run_report(folder: Path, site: Path | None, data: Path | None, as_json: bool) -> int:
-    """Write everything, with `data` the compact data set too; print where it is. Exit code 0."""
+@dataclass(frozen=True, slots=True)
+class ReportChoices:
+    """What was asked for: the options of the command, as they are named there."""
+
+    folder: Path
+    site: Path | None
+    dataset: Path | None
+    history: str | None
+    base_url: str | None
+    as_json: bool
+
+
+def run_report(choices: ReportChoices) -> int:
+    """Write everything that was asked for; print where it is. Exit code 0.
+
+    Raises:
+        MetamatrixError: there is nothing to report, or the history is not whole.
+    """
+    folder = choices.folder
+    base = _base(choices.base_url)
+    earlier = published_before(choices.history) if choices.history is not None else []
+    results, kept, details = _read(folder)
+    target = choices.site or folder / "site"
+    files = {"site": target / "index.html"}
+    if choices.dataset is not None:
+        files["dataset"] = choices.dataset / FILE
+        choices.dataset.mkdir(parents=True, exist_ok=True)
+        write_whole(files["dataset"], kept.as_json().encode("utf-8", "backslashreplace"))
+    if results is not None:
+        files |= _write_files(folder, results)
+    runs = [*(run for run in earlier if run.run.id != kept.run.id), kept]
+    newest = max(runs, key=lambda run: (run.run.started, run.run.id))
+    publish(runs, target, details if newest is kept else None, base)
+    if choices.as_json:
+        print(json.dumps({name: str(path) for name, path in files.items()}, indent=1))
+    else:
+        for name, path in files.items():
+            print(f"{name}: {path}", file=sys.stdout)
+    return 0
+
+
+def _base(address: str | None) -> str | None:
+    if address is None:
+        return None
+    if not address.startswith(("https://", "http://")) or not address.isascii() or not address.isprintable():
+        raise MetamatrixError(f"--base-url {address!r} is no address", "Give one such as https://example.org/matrix/.")
+    return address if address.endswith("/") else address + "/"
+
+
+def _read(folder: Path) -> tuple[ResultsModel | None, DatasetModel, Details | None]:
+    """A run with all that its folder knows, or a data set."""
+    if not is_run(folder) and (folder / FILE).exists():
+        return None, dataset_of(folder), None
     with RunFolder(folder, writing=False) as run:
         results = document(run)
-        kept = dataset(run) if data is not None else None
-    target = site or folder / "site"
-    build_site(
-        results,
-        target,
-        lambda digest: read_text(folder / "logs" / digest),
-        lambda digest: read_text(folder / "locks" / digest, 1 << 20),
-    )
-    files = {
-        "site": target / "index.html",
-        "results": folder / "results.json",
-        "junit": folder / "junit.xml",
-        "summary": folder / "summary.md",
-    }
-    if data is not None and kept is not None:
-        files["dataset"] = data / FILE
-        data.mkdir(parents=True, exist_ok=True)
-        write_whole(files["dataset"], kept.as_json().encode("utf-8", "backslashreplace"))
+        kept = dataset(run)
+    if not len(kept):
+        raise MetamatrixError(f"no cell of {folder} has a verdict yet", "Run the same command again to go on.")
+    return results, kept, RunDetails(folder, results)
+
+
+def _write_files(folder: Path, results: ResultsModel) -> dict[str, Path]:
+    """Write what is for programs that know runs, and the summary that a job page shows."""
+    files = {"results": folder / "results.json", "junit": folder / "junit.xml", "summary": folder / "summary.md"}
     text = summary(results)
     write_whole(files["results"], results.as_json().encode())
     write_whole(files["summary"], text.encode("utf-8", "backslashreplace"))
@@ -49,9 +98,4 @@ def run_report(folder: Path, site: Path | None, data: Path | None, as_json: bool
     if step_summary:
         with Path(step_summary).open("a", encoding="utf-8") as file:
             file.write(text)
-    if as_json:
-        print(json.dumps({name: str(path) for name, path in files.items()}, indent=1))
-    else:
-        for name, path in files.items():
-            print(f"{name}: {path}", file=sys.stdout)
-    return 0
+    return files

@@ -1,138 +1,244 @@
-"""How do results become pages? Built aside and swapped in, so that a site is never half new."""
+"""Which pages are there? Those that only show are made here; those that ask are shells for a script and the same data."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
+import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports.document import CellModel, EnvironmentModel, ResultsModel
-from reports.wording import GROUP_MARKS, MEANINGS, cell_name, environment_name, mark
+from reports.answers import Answers
+from reports.api import Details
+from reports.causes import Cause
+from reports.changes import Changes
+from reports.charts import draw_charts
+from reports.evidence import Evidence
+from reports.names import file_name
+from reports.tree import Tree
+from reports.versions import PACKAGES, in_order
+from reports.wording import CLASSES, LETTERS, MARKS, MEANINGS, harmless
 
-__all__ = ["build_site"]
+__all__ = ["PAGES", "write_site"]
 
-_LOG = 64 * 1024
-
-
-def build_site(
-    results: ResultsModel, target: Path, read_log: Callable[[str], str], read_lock: Callable[[str], str]
-) -> None:
-    """Write the site to `target`, replacing what is there at once.
-
-    Args:
-        results: what to show.
-        target: the folder of the site.
-        read_log: sha256 of a log -> its text.
-        read_lock: sha256 of a lock -> its text.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        _Pages(results, building, read_log, read_lock).write()
-        building.chmod(0o755)
-        old = building.with_name(building.name + "-old")
-        if target.exists():
-            os.rename(target, old)
-        os.rename(building, target)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+PAGES = (
+    ("index.html", "Answer"),
+    ("matrix.html", "Matrix"),
+    ("causes.html", "Causes"),
+    ("compare.html", "Changes"),
+    ("environments.html", "Environments"),
+    ("history.html", "History"),
+    ("charts.html", "Charts"),
+    ("profiles.html", "Profiles"),
+    ("diagnose.html", "Diagnose"),
+    ("about.html", "About"),
+)
+_RUNNERS = ("cpu", "cuda", "emulated")
+"""Those that one may ask for, measured or not."""
 
 
-def _harmless(value: object) -> object:
-    """What any expression of a template gives: line breaks stay, other control characters are shown as numbers.
+def write_site(
+    tree: Tree,
+    evidence: Evidence,
+    answers: Answers,
+    causes: Sequence[Cause],
+    changes: Mapping[tuple[str, str], Changes],
+    details: Details | None,
+) -> list[str]:
+    """Write all pages and what they are made with; their paths, for a sitemap."""
+    assets = Path(__file__).parent / "assets"
+    for path in sorted(assets.iterdir()):
+        tree.write(f"assets/{path.name}", path.read_bytes())
+    return _Pages(tree, evidence, answers, causes).write(changes, details)
 
-    So neither colours nor marks that change the direction of text get through; HTML is escaped after this.
-    """
-    if not isinstance(value, str) or isinstance(value, Markup):
-        return value
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in value)
+
+def _finalize(value: object) -> object:
+    """What any expression of a template gives: text without control characters; HTML is escaped after this."""
+    return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 class _Pages:
-    def __init__(
-        self, results: ResultsModel, folder: Path, read_log: Callable[[str], str], read_lock: Callable[[str], str]
-    ) -> None:
-        self._results, self._folder = results, folder
-        self._read_log, self._read_lock = read_log, read_lock
+    def __init__(self, tree: Tree, evidence: Evidence, answers: Answers, causes: Sequence[Cause]) -> None:
+        self._tree, self._evidence, self._answers, self._causes = tree, evidence, answers, causes
+        self._paths: list[str] = []
         self._jinja = Environment(
             loader=PackageLoader("reports.site"),
             autoescape=True,
             undefined=StrictUndefined,
-            finalize=_harmless,
+            finalize=_finalize,
             trim_blocks=True,
             lstrip_blocks=True,
         )
         self._jinja.globals.update(
+            pages=PAGES,
             meanings=MEANINGS,
-            marks=GROUP_MARKS,
-            mark=mark,
-            cell_name=cell_name,
-            environment_name=environment_name,
-            run=results.run,
+            classes=CLASSES,
+            file_name=file_name,
+            is_link=_is_link,
+            shape=lambda group: MARKS.get(group, "?"),
+            cell_address=self._cell_address,
+            cell_words=lambda combination: " ".join(answers.combinations[combination].values),
+            environment_words=self._environment_words,
+            newest={
+                "started": evidence.newest.started,
+                "cells": len(evidence.newest.data),
+                "no_answer_share": evidence.newest.data.run.no_answer_share,
+            },
         )
 
-    def write(self) -> None:
-        style = Path(__file__).parent / "style.css"
-        shutil.copyfile(style, self._folder / "style.css")
-        for name in ("environments", "cells"):
-            (self._folder / name).mkdir()
-        self._page("index.html", "index.html", "", **self._overview())
-        for environment in self._results.environments:
-            cells = [cell for cell in self._results.cells if cell.environment == environment.id]
-            lock = self._read_lock(environment.lock.removeprefix("sha256:")) if environment.lock else ""
-            path = f"environments/{environment.id}.html"
-            self._page(path, "environment.html", "../", environment=environment, cells=cells, lock=lock)
-        for cell in self._results.cells:
-            self._cell(cell)
+    def write(self, changes: Mapping[tuple[str, str], Changes], details: Details | None) -> list[str]:
+        probe = [(axis, axis) for axis in self._answers.axes]
+        packages = [
+            (package, package) for package in (*self._answers.order, "python") if package in self._answers.packages
+        ]
+        self._page("index.html", **self._question())
+        axes = [*probe, *packages, ("environment", "environment")]
+        self._page(
+            "matrix.html", axes=axes, groups=list(MARKS)[:4], letters=_pairs(), letters_json=json.dumps(_pairs())
+        )
+        self._page("causes.html", causes=self._causes)
+        dates = {run.id: run.started[:10] for run in self._evidence.runs}
+        for cause in self._causes:
+            self._page("cause.html", f"causes/{file_name(cause.id)}.html", cause=cause, dates=dates)
+        self._environments(details)
+        self._page("cell.html")
+        self._page("compare.html", pairs=self._compared(changes))
+        self._page("history.html", axes=[*probe, *[(name, name) for name in PACKAGES]])
+        self._page("charts.html", charts=draw_charts(self._evidence), groups=list(MARKS)[:4])
+        self._page("profiles.html")
+        self._page("diagnose.html")
+        self._page("about.html", runs=[self._run(place) for place in reversed(range(len(self._evidence.runs)))])
+        return self._paths
 
-    def _page(self, path: str, template: str, up: str, **values: Any) -> None:
-        text = self._jinja.get_template(template).render(up=up, **values)
-        (self._folder / path).write_text(text, encoding="utf-8", errors="backslashreplace")
+    def _page(self, template: str, path: str | None = None, **values: Any) -> None:
+        place = path or template
+        up = "../" * place.count("/")
+        self._tree.text(place, self._jinja.get_template(template).render(up=up, page=place, **values))
+        self._paths.append(place)
 
-    def _cell(self, cell: CellModel) -> None:
-        environment = self._results.environment(cell.environment)
-        logs = [(attempt, self._read_log(attempt.log)[:_LOG]) for attempt in cell.history]
-        self._page(f"cells/{cell.subject}.html", "cell.html", "../", cell=cell, environment=environment, logs=logs)
-
-    def _overview(self) -> dict[str, Any]:
-        """Columns are environment and offload mode, rows all other axes that differ: no cell hides another."""
-        cells = self._results.cells
-        others = [axis for axis in cells[0].axes if axis != "offload"] if cells else []
-        varied = [axis for axis in others if len({cell.axes[axis] for cell in cells}) > 1]
-        shown = [axis for axis in others if axis in varied or axis in ("checkpoint", "load")]
-        row = {cell.subject: tuple(cell.axes[axis] for axis in shown) for cell in cells}
-        rows = list(dict.fromkeys(row.values()))
-        columns: list[tuple[EnvironmentModel, list[str]]] = []
-        for environment in self._results.environments:
-            own = [cell.axes["offload"] for cell in cells if cell.environment == environment.id]
-            columns.append((environment, list(dict.fromkeys(own))))
-        places: dict[tuple[object, ...], list[CellModel]] = {}
-        for cell in cells:  # two requests may have become one environment: both are shown
-            places.setdefault((row[cell.subject], cell.environment, cell.axes["offload"]), []).append(cell)
-        groups = {
-            environment.id: Counter(cell.group for cell in cells if cell.environment == environment.id)
-            for environment in self._results.environments
-        }
-        counts = sorted(self._results.counts().items(), key=lambda pair: (-pair[1], pair[0]))
-        verdicts = {cell.verdict or "unfinished": cell for cell in cells}
+    def _question(self) -> dict[str, Any]:
+        """The choices of the first page: what was measured, and `any`."""
+        values = self._answers.values
+        own = [row for row in self._answers.combinations if row.rebuilt is None]
+        loads = list(dict.fromkeys(row.values[self._answers.axes.index("load")] for row in own))
+        others = [load for load in values.get("load", []) if load not in loads]
+        runners = [*_RUNNERS, *[name for name in values.get("runner", []) if name not in _RUNNERS]]
         return {
-            "rows": rows,
-            "shown": shown,
-            "columns": columns,
-            "places": places,
-            "counts": counts,
-            "groups": groups,
-            "examples": verdicts,
-            "total": len(cells) - self._results.run.not_run,
-            "runners": list(dict.fromkeys(cell.axes["runner"] for cell in cells)),
-            "not_run": sorted({cell.cause for cell in cells if cell.verdict == "not-run"}),
-            "environments": self._results.environments,
+            "pipelines": [*_options(values.get("pipeline", [])), ("", "any")],
+            "offloads": [("", "any"), *_options(values.get("offload", []))],
+            "runners": _options(runners),
+            "loads": [
+                ("", "the libraries' own"),
+                *_options(loads),
+                *[(load, f"{load} (our reconstruction)") for load in others],
+            ],
+            "checkpoints": _first("canonical", values.get("checkpoint", []), "sound"),
+            "lifecycles": _first("single", values.get("lifecycle", []), "one image"),
+            "packages": [
+                (name, [("", "any"), *_options(self._versions(name))])
+                for name in (*PACKAGES, "python")
+                if name in self._answers.packages
+            ],
         }
+
+    def _versions(self, package: str) -> list[str]:
+        """The versions of environments that exist, newest first, without builds."""
+        found = set()
+        for place, environment in enumerate(self._answers.environments):
+            version = self._answers.version(place, package)
+            if environment.exists and version is not None:
+                found.add(version.split("+")[0])
+        return sorted(found, key=in_order, reverse=True)
+
+    def _environments(self, details: Details | None) -> None:
+        groups: list[Counter[str]] = [Counter() for _ in self._evidence.environments]
+        kinds: list[Counter[int]] = [Counter() for _ in self._evidence.environments]
+        instances: dict[tuple[int, int], int] = {}
+        for combination, environment, kind, _, _ in self._evidence.cells():
+            group = self._evidence.kinds[kind].group
+            groups[environment]["no answer" if group == "unfinished" else group] += 1
+            kinds[environment][kind] += 1
+            instances.setdefault((environment, kind), combination)
+        listed = list(enumerate(self._evidence.environments))
+        self._page("environments.html", environments=listed[::-1], groups=groups)
+        known = self._evidence.kinds
+        for place, entry in listed:
+            verdicts: Counter[tuple[str, str]] = Counter()
+            for kind, count in kinds[place].items():
+                verdicts[known[kind].verdict, known[kind].group] += count
+            self._page(
+                "environment.html",
+                f"environments/{file_name(entry.id)}.html",
+                place=place,
+                environment=entry,
+                verdicts=[(verdict, group, count) for (verdict, group), count in verdicts.most_common()],
+                kinds=known,
+                causes=[
+                    (kind, count, instances[place, kind])
+                    for kind, count in kinds[place].most_common()
+                    if known[kind].group == "bad"
+                ],
+                install=_install_line(self._answers, place),
+                more=_MORE | (details.environment(entry.id) if details is not None else {}),
+            )
+
+    def _compared(self, changes: Mapping[tuple[str, str], Changes]) -> list[tuple[str, str]]:
+        """The newest run against the one before it first."""
+        found = sorted(changes.values(), key=lambda pair: (pair.after.started, pair.before.started), reverse=True)
+        return [
+            (f"{pair.before.id}..{pair.after.id}", f"{pair.before.started[:16]} → {pair.after.started[:16]}")
+            for pair in found
+        ]
+
+    def _run(self, place: int) -> dict[str, Any]:
+        run = self._evidence.runs[place]
+        known = run.data.run
+        return {
+            "id": run.id,
+            "started": run.started[:16],
+            "select": known.select,
+            "cells": len(run.data),
+            "no_answer_share": known.no_answer_share,
+            "data": f"runs/{file_name(run.id)}/dataset.json",
+        }
+
+    def _environment_words(self, place: int) -> str:
+        found = [(name, self._answers.version(place, name)) for name in PACKAGES]
+        words = ", ".join(f"{name} {version.split('+')[0]}" for name, version in found if version is not None)
+        return words or self._answers.environments[place].id
+
+    def _cell_address(self, combination: int, environment: int) -> str:
+        values = dict(zip(self._answers.axes, self._answers.combinations[combination].values, strict=True))
+        return urlencode({"environment": self._answers.environments[environment].id, **values}, errors="replace")
+
+
+_MORE: dict[str, Any] = {"each_control": [], "direct_url": {}, "torch_build": "", "lock": ""}
+"""What only the folder of a run knows of an environment."""
+
+
+def _pairs() -> list[tuple[str, str]]:
+    return list(LETTERS.items())
+
+
+def _options(values: Sequence[str]) -> list[tuple[str, str]]:
+    return [(value, value) for value in values]
+
+
+def _first(value: str, values: Sequence[str], words: str) -> list[tuple[str, str]]:
+    """One value, in words, then the others, then any."""
+    return [(value, f"{value} ({words})"), *_options([other for other in values if other != value]), ("any", "any")]
+
+
+def _is_link(text: str) -> bool:
+    """Whether an address may be followed: nothing but https, without anything that is no part of an address."""
+    return text.startswith("https://") and text.isascii() and text.isprintable() and not set(text) & set("\"'<>\\ `")
+
+
+def _install_line(answers: Answers, place: int) -> str:
+    from reports.lookup import install_line
+
+    return install_line(answers, place)

@@ -1,25 +1,20 @@
-"""Pages and files for people: hostile text is inert everywhere."""
+"""Files of one run: hostile text is inert in them."""
 
 from __future__ import annotations
 
 import json
-import re
-import tempfile
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from metamatrix.commands.schema import run_schema
 from reports.document import ResultsModel, read_results
 from reports.junit import write_junit
-from reports.site.build import build_site
 from reports.summary import summary
-from reports.wording import MEANINGS
-from runner.verdicts import Verdict
+from reports.wording import CLASSES, LETTERS, MEANINGS
+from runner.verdicts import Verdict, class_of
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202eevil\x00 ]]> | `x` ![a](b) &amp;"
 
@@ -112,47 +107,6 @@ def results(text: str) -> ResultsModel:
     return ResultsModel.model_validate(content)
 
 
-@given(st.lists(st.tuples(*[st.sampled_from("ab")] * 4), min_size=1, max_size=12, unique=True))
-def test_every_cell_is_in_the_overview_once(places: list[tuple[str, ...]]) -> None:
-    """Whatever axes differ, no cell hides another: a red one cannot be lost behind a green one."""
-    plain = results("x")
-    axes = ("pipeline", "lifecycle", "offload", "load")
-    cells = [
-        plain.cells[0].model_copy(
-            update={"subject": str(number), "axes": {**plain.cells[0].axes, **dict(zip(axes, values, strict=True))}}
-        )
-        for number, values in enumerate(places)
-    ]
-    with tempfile.TemporaryDirectory() as folder:
-        build_site(plain.model_copy(update={"cells": cells}), Path(folder) / "site", lambda _: "", lambda _: "")
-        text = (Path(folder) / "site" / "index.html").read_text(encoding="utf-8")
-    assert sorted(re.findall(r'href="cells/(\d+).html"', text)) == sorted(str(number) for number in range(len(cells)))
-
-
-def test_hostile_text_is_inert_on_every_page(tmp_path: Path) -> None:
-    """No page holds a live script tag, a control character or a link made of foreign text; all have a strict policy."""
-    build_site(results(HOSTILE), tmp_path / "site", lambda _digest: HOSTILE * 100, lambda _digest: HOSTILE)
-    pages = list((tmp_path / "site").rglob("*.html"))
-    assert len(pages) == 3
-    for page in pages:
-        text = page.read_text(encoding="utf-8")
-        assert "<script" not in text
-        assert "\x1b" not in text.replace("\\x1b", "")
-        assert 'href="javascript' not in text
-        assert "default-src 'none'" in text
-        assert "style=" not in text
-
-
-def test_a_site_is_replaced_whole(tmp_path: Path) -> None:
-    """Building again leaves no page of the old site and no folder beside it."""
-    for _ in range(2):
-        build_site(results("x"), tmp_path / "site", lambda _digest: "", lambda _digest: "")
-        (tmp_path / "site" / "stale.html").write_text("old")
-    build_site(results("x"), tmp_path / "site", lambda _digest: "", lambda _digest: "")
-    assert not (tmp_path / "site" / "stale.html").exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["site"]
-
-
 def test_junit_is_xml_whatever_the_messages_hold(tmp_path: Path) -> None:
     """Characters that XML forbids are replaced; the unexpected bad cell is a failure."""
     write_junit(results(HOSTILE), tmp_path / "junit.xml")
@@ -183,6 +137,15 @@ def test_results_round_trip_and_ignore_what_they_do_not_know(tmp_path: Path) -> 
 def test_every_verdict_has_a_meaning() -> None:
     """The words of the pages cover all verdicts."""
     assert {verdict.value for verdict in Verdict} <= set(MEANINGS)
+
+
+def test_every_verdict_has_its_class_and_bad_ones_a_letter_of_their_own() -> None:
+    """The pages agree with the program on what is good, and no two kinds of bad look alike."""
+    assert {verdict.value: class_of(verdict).value for verdict in Verdict} == {
+        name: group for name, group in CLASSES.items() if name != "unfinished"
+    }
+    assert {name for name, group in CLASSES.items() if group == "bad"} <= set(LETTERS)
+    assert len(set(LETTERS.values())) == len(LETTERS)
 
 
 def test_the_schemas_in_the_repository_are_current(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,65 @@
+"""What was published before? The data sets of earlier runs, from a site's folder or address, checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+from metamatrix.fetch import fetch
+from metamatrix.sources import is_address
+from reports.dataset import DatasetModel, parse_dataset
+from runner.errors import MetamatrixError
+
+__all__ = ["published_before"]
+
+_INDEX = "api/v1/index.json"
+_MOST_INDEX = 64 * 1024 * 1024
+_MOST = 1024 * 1024 * 1024
+
+
+def published_before(source: str) -> list[DatasetModel]:
+    """The data sets that a published site holds. All of them: history that is not whole is refused, not shortened.
+
+    Raises:
+        MetamatrixError: there is no such site, or one of its data sets is not what its index says.
+        InfrastructureError: it does not answer.
+    """
+    root = source if source.endswith("/") else source + "/"
+    try:
+        index: dict[str, Any] = json.loads(_read(root, _INDEX, _MOST_INDEX))
+        runs = [(str(run["id"]), str(run["data"]), str(run["sha256"])) for run in index["runs"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise MetamatrixError(
+            f"{root}{_INDEX} is no index of a site: {error}", "Give the site's own address."
+        ) from error
+    return [_dataset(root, *run) for run in runs]
+
+
+def _dataset(root: str, identifier: str, path: str, digest: str) -> DatasetModel:
+    if path.startswith("/") or ".." in path.split("/") or ":" in path:
+        raise MetamatrixError(f"{root}{_INDEX} names a file outside the site: {path!r}")
+    place = f"api/v1/{path}"
+    content = _read(root, place, _MOST)
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise MetamatrixError(f"{root}{place} is not what the index says: it was cut or changed", "Fetch it again.")
+    try:
+        found = parse_dataset(content, root + place)
+    except ValueError as error:
+        raise MetamatrixError(str(error)) from error
+    if found.run.id != identifier:
+        raise MetamatrixError(f"{root}{place} is of another run than the index says")
+    return found
+
+
+def _read(root: str, path: str, most: int) -> bytes:
+    if is_address(root):
+        return fetch(urljoin(root, path), most)
+    try:
+        return Path(root, path).read_bytes()
+    except OSError as error:
+        raise MetamatrixError(
+            f"{Path(root, path)} cannot be read: {error.strerror}", "Give the folder or address of a published site."
+        ) from error

@@ -1,0 +1,112 @@
+"""What has changed from one published run to another? The comparison of two runs, as numbers for a page and a feed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from reports.compare import Change, Comparison, compare
+from reports.evidence import Evidence, Run
+from reports.versions import PACKAGES
+
+__all__ = ["Changes", "Seen", "find_changes"]
+
+_MOST_RUNS = 30
+"""How many runs back the newest is compared with; the API has the data of all."""
+
+
+class Seen(NamedTuple):
+    """A cell of a run, as far as it is compared: numbers are places in the evidence's lists."""
+
+    subject: str
+    verdict: str
+    group: str
+    signature: str
+    kind: int
+    environment: int
+    combination: int
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The comparison of two runs."""
+
+    evidence: Evidence
+    before: Run
+    after: Run
+    comparison: Comparison[Seen]
+
+    def as_json(self) -> dict[str, Any]:
+        """Rows as columns of numbers; what is good as before is only counted: it is most, and nothing is to be told."""
+        told = [row for row in self.comparison.rows if row.change is not Change.SAME_GOOD]
+        counts = self.comparison.counts()
+        changes = list(Change)
+        kinds, environments, combinations = _Table(), _Table(), _Table()
+        rows: dict[str, list[Any]] = {
+            "subject": [row.subject for row in told],
+            "change": [changes.index(row.change) for row in told],
+            "another_failure": [int(row.another_failure) for row in told],
+            "combination": [combinations.place(row.cell.combination) for row in told],
+        }
+        for side in ("before", "after"):
+            seen = [getattr(row, side) for row in told]
+            rows[side] = [-1 if cell is None else kinds.place(cell.kind) for cell in seen]
+            rows[f"{side}_environment"] = [
+                -1 if cell is None else environments.place(cell.environment) for cell in seen
+            ]
+        return {
+            "schema_version": 1,
+            "before": {"id": self.before.id, "started": self.before.started},
+            "after": {"id": self.after.id, "started": self.after.started},
+            "counts": {str(change): counts[change] for change in Change},
+            "another_failure": sum(rows["another_failure"]),
+            "changes": [str(change) for change in changes],
+            "axes": list(self.evidence.axes),
+            "combinations": [list(self.evidence.combinations[place].values) for place in combinations],
+            "environments": [self._environment(place) for place in environments],
+            "kinds": [self._kind(place) for place in kinds],
+            "rows": rows,
+        }
+
+    def _environment(self, place: int) -> dict[str, Any]:
+        entry = self.evidence.environments[place]
+        versions = {name: entry.installed[name] for name in PACKAGES if name in entry.installed}
+        return {"id": entry.id, "requested": entry.requested, "installed": versions}
+
+    def _kind(self, place: int) -> dict[str, Any]:
+        kind = self.evidence.kinds[place]
+        return {"verdict": kind.verdict, "class": kind.group, "signature": kind.signature, "cause": kind.cause}
+
+
+class _Table:
+    """Numbers in the order in which they were first asked for."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, int] = {}
+
+    def place(self, number: int) -> int:
+        return self._places.setdefault(number, len(self._places))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._places)
+
+
+def _seen(evidence: Evidence, run: Run) -> Iterator[Seen]:
+    known = [(kind.verdict, kind.group, kind.signature) for kind in evidence.kinds]
+    for subject, kind, environment, combination in zip(
+        run.subjects, run.kinds, run.environments, run.combinations, strict=True
+    ):
+        yield Seen(subject, *known[kind], kind, environment, combination)
+
+
+def find_changes(evidence: Evidence) -> Mapping[tuple[str, str], Changes]:
+    """Each of the last runs against the one before it, and the newest against each of them, by (before, after)."""
+    runs = evidence.runs[-_MOST_RUNS:]
+    pairs = [*pairwise(runs), *((run, runs[-1]) for run in runs[:-2])]
+    rows = {run.id: list(_seen(evidence, run)) for run in runs} if pairs else {}
+    return {
+        (before.id, after.id): Changes(evidence, before, after, compare(rows[before.id], rows[after.id]))
+        for before, after in pairs
+    }

@@ -1,0 +1,107 @@
+"""What does a feed tell? What has become red or green from one run to the next; one entry for each kind of failure.
+
+Ids depend on content only, so a reader shows no entry twice, whatever the site's address is.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from xml.etree import ElementTree
+
+from reports.changes import Changes, Seen
+from reports.compare import Change, Row
+from reports.evidence import Evidence
+from reports.names import file_name
+from reports.tree import Tree
+from reports.wording import harmless
+
+__all__ = ["write_feeds"]
+
+_ATOM = "http://www.w3.org/2005/Atom"
+_SPACE = uuid.UUID("6e0f0a52-6f5c-5f0e-9d0c-2b7b9a1c4e11")
+_MOST = 100
+_NAMED = 5
+_TOLD = {Change.NEW_RED: "new red", Change.NEW_GREEN: "new green"}
+
+
+def write_feeds(tree: Tree, evidence: Evidence, changes: Mapping[tuple[str, str], Changes], base: str | None) -> None:
+    """Write feed.xml and a feed for each value of each probe axis, newest entries first."""
+    entries: list[_Entry] = []
+    for before, after in pairwise(evidence.runs):
+        found = changes.get((before.id, after.id))
+        if found is not None:
+            entries += _entries(evidence, found)
+    entries.reverse()
+    updated = evidence.newest.started
+    tree.write("feed.xml", _feed("metamatrix: new red and new green", "all", entries, updated, base, "feed.xml"))
+    for place, axis in enumerate(evidence.axes):
+        for value in dict.fromkeys(row.values[place] for row in evidence.combinations):
+            own = [entry for entry in entries if value in entry.values[place]]
+            path = f"feeds/{file_name(axis)}/{file_name(value)}.xml"
+            title = f"metamatrix: {axis} {value}"
+            tree.write(path, _feed(title, f"{axis} {value}", own, updated, base, path))
+
+
+class _Entry:
+    """Rows of one comparison that became the same, for the same reason."""
+
+    def __init__(
+        self, evidence: Evidence, changes: Changes, change: Change, key: tuple[str, str], rows: list[Row[Seen]]
+    ) -> None:
+        verdict, signature = key
+        self.id = uuid.uuid5(_SPACE, repr((changes.after.id, change.value, verdict, signature))).urn
+        self.updated = changes.after.started
+        cells = [row.cell for row in rows]
+        combinations = list(dict.fromkeys(cell.combination for cell in cells))
+        self.values = [
+            {evidence.combinations[number].values[place] for number in combinations}
+            for place in range(len(evidence.axes))
+        ]
+        bad = [row.after if change is Change.NEW_RED else row.before for row in rows]
+        cause = evidence.kinds[bad[0].kind].cause if bad[0] is not None else ""
+        self.title = f"{_TOLD[change]}: {verdict} in {len(cells)} cell{'s' if len(cells) > 1 else ''}"
+        named = [" ".join(evidence.combinations[number].values) for number in combinations[:_NAMED]]
+        more = f" and {len(combinations) - _NAMED} more" if len(combinations) > _NAMED else ""
+        self.summary = f"{cause}\n{'; '.join(named)}{more}"
+        self.link = f"causes/{file_name(signature)}.html" if change is Change.NEW_RED and signature else "compare.html"
+
+
+def _entries(evidence: Evidence, changes: Changes) -> Iterable[_Entry]:
+    for change in _TOLD:
+        groups: dict[tuple[str, str], list[Row[Seen]]] = defaultdict(list)
+        for row in changes.comparison.of(change):
+            bad = row.after if change is Change.NEW_RED else row.before
+            assert bad is not None  # red and green are in both runs
+            groups[bad.verdict, bad.signature].append(row)
+        for key, rows in sorted(groups.items()):
+            yield _Entry(evidence, changes, change, key, rows)
+
+
+def _feed(title: str, name: str, entries: Sequence[_Entry], updated: str, base: str | None, path: str) -> bytes:
+    up = "../" * path.count("/")
+    root = ElementTree.Element("feed", {"xmlns": _ATOM})
+    if base is not None:
+        root.set("xml:base", base + path)
+    _add(root, "title", title)
+    _add(root, "id", uuid.uuid5(_SPACE, "feed\0" + name).urn)
+    _add(root, "updated", updated)
+    ElementTree.SubElement(root, "link", {"rel": "self", "href": path.rsplit("/", 1)[-1]})
+    ElementTree.SubElement(root, "link", {"rel": "alternate", "href": up + "index.html"})
+    author = ElementTree.SubElement(root, "author")
+    _add(author, "name", "metamatrix")
+    for entry in entries[:_MOST]:
+        node = ElementTree.SubElement(root, "entry")
+        _add(node, "title", entry.title)
+        _add(node, "id", entry.id)
+        _add(node, "updated", entry.updated)
+        ElementTree.SubElement(node, "link", {"href": up + entry.link})
+        _add(node, "summary", entry.summary)
+    text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def _add(parent: ElementTree.Element, name: str, text: str) -> None:
+    ElementTree.SubElement(parent, name).text = harmless(text)[:4000]

@@ -1,0 +1,17 @@
+"""What is a file called that is named after something from outside?"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+__all__ = ["file_name"]
+
+_HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def file_name(text: str) -> str:
+    """The text itself where it can be a file's name everywhere, a digest of it otherwise: never a path, never long."""
+    if _HARMLESS.fullmatch(text):
+        return text
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

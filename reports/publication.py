@@ -1,0 +1,60 @@
+"""What is published of runs? Pages, data, badges and feeds, in one folder that changes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from reports.api import Details, write_api
+from reports.badges import find_badges, write_badges
+from reports.causes import find_causes
+from reports.changes import find_changes
+from reports.dataset import DatasetModel
+from reports.evidence import Evidence
+from reports.feed import write_feeds
+from reports.site.build import write_site
+from reports.tree import Tree
+
+__all__ = ["publish"]
+
+
+def publish(
+    datasets: Iterable[DatasetModel], target: Path, details: Details | None = None, base: str | None = None
+) -> int:
+    """Write everything that is published to `target`, replacing what is there at once.
+
+    Args:
+        datasets: the runs, in any order.
+        target: the folder.
+        details: what the folder of the newest run knows beyond its data set.
+        base: the address that the folder will have, ending with a slash; without it there is no sitemap.
+
+    Returns:
+        How many files are new or other than before.
+
+    Raises:
+        ValueError: there is no run, or one is given twice.
+    """
+    evidence = Evidence(datasets)
+    answers = evidence.answers()
+    causes = find_causes(evidence, answers)
+    changes = find_changes(evidence)
+    with Tree(target) as tree:
+        write_api(tree, evidence, answers, causes, changes, details)
+        write_badges(tree, find_badges(answers))
+        write_feeds(tree, evidence, changes, base)
+        pages = write_site(tree, evidence, answers, causes, changes, details)
+        if base is not None:
+            tree.text("sitemap.xml", _sitemap(base, pages))
+            tree.text("robots.txt", f"User-agent: *\nAllow: /\nSitemap: {base}sitemap.xml\n")
+        tree.text(".nojekyll", "")
+    return tree.written
+
+
+def _sitemap(base: str, pages: Iterable[str]) -> str:
+    places = "".join(f"<url><loc>{escape(base + page)}</loc></url>\n" for page in pages if page != "cell.html")
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n{places}</urlset>\n'
+    )

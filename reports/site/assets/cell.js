@@ -1,0 +1,80 @@
+// One cell, found by its environment and axes: what was asked, what was found, and the command that runs it again.
+"use strict";
+
+MM.page(async () => {
+  const {element, plain} = MM;
+
+  function section(title, ...children) {
+    return [element("h2", {}, title), ...children];
+  }
+
+  function facts(entries) {
+    return Object.entries(entries).map(([name, value]) => element("div", {}, element("b", {}, plain(name)), ": ", MM.shortened(typeof value === "string" ? value : JSON.stringify(value), 300)));
+  }
+
+  function execution(attempt) {
+    const title = `${attempt.mode}${attempt.alone ? ", alone" : ""}: ${attempt.verdict} at ${attempt.stage}`;
+    const stages = attempt.stages.map((stage) => [plain(stage.stage), stage.seconds.toFixed(3),
+      stage.findings.map((finding) => element("div", {}, element("b", {}, plain(finding.kind)), ": ", MM.shortened(finding.text ?? "", 400))), facts(stage.facts ?? {})]);
+    const traces = attempt.stages.flatMap((stage) => stage.findings.filter((finding) => finding.exception)
+      .map((finding) => element("details", {}, element("summary", {}, `Traceback at ${plain(stage.stage)}`), element("pre", {tabindex: "0"}, plain(finding.exception.traceback ?? "")))));
+    return [element("h3", {}, plain(title)),
+      element("p", {class: "dim"}, plain(`${attempt.started} · ${attempt.seconds.toFixed(2)} s · peak ${Math.round(attempt.peak_rss_kb / 1024)} MiB with the imported libraries · ${attempt.id}`)),
+      MM.table(`Stages of ${attempt.mode}`, ["stage", "seconds", "findings", "facts"], stages), traces,
+      attempt.text ? element("details", {}, element("summary", {}, "Log"), element("pre", {tabindex: "0"}, plain(attempt.text))) : null];
+  }
+
+  function describe(cell, meanings, runs, environmentFile, causeFile) {
+    const probe = ["pipeline", "checkpoint", "load", "offload", "lifecycle", "dtype", "runner"].map((axis) => cell.axes[axis]).filter(Boolean).join(" ");
+    document.title = `${cell.verdict}: ${plain(probe)} · metamatrix`;
+    const sure = cell.rebuilt ? `approximate: ${cell.rebuilt}` : cell.emulated ? "emulated on the CPU" : "measured";
+    const parts = [
+      element("h1", {}, MM.tag(cell.class, cell.verdict), ` ${plain(probe)}`),
+      element("p", {}, `${plain(meanings[cell.verdict] ?? "")}.`, cell.stage ? ` Decided at stage ${plain(cell.stage)}.` : "",
+        ` ${plain(sure)}, ${cell.attempts} attempt${cell.attempts === 1 ? "" : "s"}, run of ${plain((runs.get(cell.run) ?? "").slice(0, 10))}.`),
+      element("p", {}, "Environment: ", element("a", {href: `environments/${environmentFile}.html`}, plain(Object.entries(cell.requested).map(([name, value]) => `${name} ${value}`).join(", ")))),
+    ];
+    if (cell.expectation) {
+      const {verdict, expires, reason, link} = cell.expectation;
+      parts.push(element("p", {}, plain(`${cell.expected ? "Expected" : "Another verdict was expected"}: ${verdict} until ${expires}. ${reason ?? ""} ${link ?? ""}`)));
+    }
+    if (cell.cause) parts.push(section("Cause", element("pre", {tabindex: "0"}, plain(cell.cause)), cell.class === "bad" ? element("p", {}, element("a", {href: `causes/${causeFile}.html`}, "When it happens, and what passed instead")) : null));
+    if (cell.tensors.length) {
+      parts.push(section("Tensors", MM.table("Tensors", ["name", "module", "kind", "state", "shape", "detail"], cell.tensors.map((row) =>
+        [element("code", {}, plain(row.name ?? "")), plain(row.module ?? ""), plain(row.kind ?? ""), plain(row.state ?? ""), plain((row.shape ?? []).join("×")), plain(row.detail ?? "")]))));
+    }
+    const again = cell.rerun || `metamatrix run --plan FOLDER --select 'subject == ${cell.subject}' --output out/cell`;
+    parts.push(section("Run it again", element("div", {class: "command"}, element("pre", {tabindex: "0"}, plain(again)), MM.copyButton(again)),
+      cell.rerun ? null : element("p", {class: "dim"}, "FOLDER is one with the ", element("a", {href: `api/v1/runs/${cell.runFile}/dataset.json`}, "data set of the run"), ".")));
+    parts.push(section("History", MM.table("Each run", ["run", "verdict", "environment"], cell.history.map((entry) =>
+      [plain((runs.get(entry.run) ?? entry.run).slice(0, 16)), MM.tag(entry.class, entry.verdict), element("code", {}, plain(entry.environment))]))));
+    parts.push(section("Time and memory", element("p", {}, cell.seconds === null || cell.seconds === undefined ? "Not measured." : plain(`${cell.seconds} s, peak ${cell.peak_rss_mb} MiB with the imported libraries.`))));
+    parts.push(section("Attempts", cell.executions ? cell.executions.map(execution) : element("p", {}, "Attempts and logs stay with the run that made them.")));
+    parts.push(element("p", {}, element("a", {href: `api/v1/cells/${cell.file}.json`}, "As JSON"), element("span", {class: "dim"}, plain(` · subject ${cell.subject} · cell ${cell.id}`))));
+    return parts;
+  }
+
+  async function render() {
+    const wanted = MM.state();
+    const place = document.getElementById("cell");
+    if (!wanted.has("environment") || !wanted.has("pipeline")) {
+      MM.show(place, element("h1", {}, "Cell"), element("p", {class: "notice"}, "Which one? Choose it in the ", element("a", {href: "matrix.html"}, "matrix"), "."));
+      return;
+    }
+    const index = await MM.load("index");
+    const runs = new Map(index.runs.map((run) => [run.id, run.started]));
+    const environment = await MM.fileName(wanted.get("environment"));
+    const found = (await MM.load(`cells/${environment}/${await MM.fileName(wanted.get("pipeline"))}`))
+      .filter((cell) => Object.entries(cell.axes).every(([axis, value]) => !wanted.has(axis) || wanted.get(axis) === value));
+    const parts = [];
+    for (const cell of found.slice(0, 20)) {
+      cell.file = await MM.fileName(cell.subject);
+      cell.runFile = await MM.fileName(cell.run);
+      parts.push(describe(cell, index.meanings, runs, environment, cell.signature ? await MM.fileName(cell.signature) : ""));
+    }
+    MM.show(place, parts.length ? parts : [element("h1", {}, "Cell"), element("p", {class: "notice"}, "Nothing was measured there.")]);
+  }
+
+  window.addEventListener("hashchange", () => MM.page(render));
+  await render();
+});
