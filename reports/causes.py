@@ -219,6 +219,7 @@ _STANDS_FOR = {
     "number": r"[\d.]+",
     "space": r"\s+",
 }
+_SPECIAL = re.compile(r"[.^$*+?()\[\]{}|\\]")
 _LONG = 300
 
 
@@ -232,6 +233,11 @@ def pattern_of(cause: str) -> str | None:
     line = cause.splitlines()[0][:_LONG].strip()
     parts, end = [], 0
     for found in _VARIES.finditer(line):
-        parts += [re.escape(line[end : found.start()]), _STANDS_FOR[str(found.lastgroup)]]
+        parts += [_escaped(line[end : found.start()]), _STANDS_FOR[str(found.lastgroup)]]
         end = found.end()
-    return "".join([*parts, re.escape(line[end:])])
+    return "".join([*parts, _escaped(line[end:])])
+
+
+def _escaped(text: str) -> str:
+    """Only what is special is escaped: JavaScript, where pages look for these, refuses all that `re.escape` adds."""
+    return _SPECIAL.sub(r"\\\g<0>", text)

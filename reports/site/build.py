@@ -58,7 +58,7 @@ def write_site(
 
 def _finalize(value: object) -> object:
     """What any expression of a template gives: text without control characters; HTML is escaped after this."""
-    return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return value if isinstance(value, Markup) else harmless(str(value))
 
 
 class _Pages:
@@ -190,7 +190,10 @@ class _Pages:
         """The newest run against the one before it first."""
         found = sorted(changes.values(), key=lambda pair: (pair.after.started, pair.before.started), reverse=True)
         return [
-            (f"{pair.before.id}..{pair.after.id}", f"{pair.before.started[:16]} → {pair.after.started[:16]}")
+            (
+                f"{file_name(pair.before.id)}..{file_name(pair.after.id)}",
+                f"{pair.before.started[:16]} → {pair.after.started[:16]}",
+            )
             for pair in found
         ]
 

@@ -195,7 +195,7 @@ class RunFolder:
             ).fetchall()
         found: dict[str, list[Attempt]] = {}
         for cell, body in rows:
-            data = json.loads(body)
+            data = _read_body(body)
             if data["conditions"].get("limits") == limits:
                 attempt = Attempt(**{name: value for name, value in data.items() if name in _FIELDS})
                 found.setdefault(cell, []).append(attempt)
@@ -231,6 +231,24 @@ class RunFolder:
         digest = hashlib.sha256(content).hexdigest()
         write_once(self.path / kind / digest, content)
         return digest
+
+
+def _read_body(body: str) -> dict[str, Any]:
+    """An attempt's row. Half a character, which JSON can say and UTF-8 cannot, is shown as a number."""
+    data: dict[str, Any] = json.loads(body)
+    if "\\ud" in body:
+        data = _whole(data)
+    return data
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, list):
+        return [_whole(entry) for entry in value]
+    if isinstance(value, dict):
+        return {_whole(name): _whole(entry) for name, entry in value.items()}
+    return value
 
 
 def read_text(path: Path, limit: int = 64 * 1024) -> str:

@@ -192,6 +192,7 @@ def test_causes_know_when_they_were_seen() -> None:
             "AttributeError: 'CLIPTextModel' object has no attribute 'text_model'",
         ),
         ("torch.OutOfMemoryError: no (memory) [a+b]", "torch.OutOfMemoryError: no (memory) [a+b]"),
+        (r"ValueError: a\b-c#d ^$ {x|y}*?", r"ValueError: a\b-c#d ^$ {x|y}*?"),
     ],
 )
 def test_a_pattern_finds_its_message_elsewhere(cause: str, log: str) -> None:

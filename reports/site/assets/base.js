@@ -73,8 +73,9 @@ const MM = (() => {
   }
 
   function table(caption, header, rows) {
-    return element("div", {class: "scroll", role: "region", "aria-label": caption, tabindex: "0"},
-      element("table", {}, element("caption", {}, caption),
+    const said = plain(caption);
+    return element("div", {class: "scroll", role: "region", "aria-label": said, tabindex: "0"},
+      element("table", {}, element("caption", {}, said),
         element("thead", {}, element("tr", {}, header.map((name) => element("th", {scope: "col"}, name)))),
         element("tbody", {}, rows.map(([first, ...others]) =>
           element("tr", {}, element("th", {scope: "row"}, first), others.map((value) => element("td", {}, value)))))));

@@ -26,7 +26,7 @@ MM.page(async () => {
 
   function describe(cell, meanings, runs, environmentFile, causeFile) {
     const probe = ["pipeline", "checkpoint", "load", "offload", "lifecycle", "dtype", "runner"].map((axis) => cell.axes[axis]).filter(Boolean).join(" ");
-    document.title = `${cell.verdict}: ${plain(probe)} · metamatrix`;
+    document.title = plain(`${cell.verdict}: ${probe} · metamatrix`);
     const sure = cell.rebuilt ? `approximate: ${cell.rebuilt}` : cell.emulated ? "emulated on the CPU" : "measured";
     const parts = [
       element("h1", {}, MM.tag(cell.class, cell.verdict), ` ${plain(probe)}`),

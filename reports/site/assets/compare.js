@@ -4,6 +4,7 @@
 MM.page(async () => {
   const {element, plain} = MM;
   const MOST = 200;
+  const ORDER = ["new-red", "new-green", "flaky", "no-answer", "new", "gone", "same-bad", "same-good"];
   const ABOUT = new Map([["new-red", "was good, is bad"], ["new-green", "was bad, is good"], ["new", "was not measured before"], ["gone", "is not measured any more"],
     ["flaky", "attempts disagree"], ["no-answer", "one of the runs has no answer"], ["same-bad", "bad in both"], ["same-good", "good in both"]]);
   const GROUPS = new Map([["new-red", "bad"], ["new-green", "good"], ["flaky", "bad"], ["no-answer", "no answer"], ["same-bad", "bad"], ["same-good", "good"]]);
@@ -49,11 +50,9 @@ MM.page(async () => {
   }
 
   async function render() {
-    const names = pair.value.split("..");
-    const data = await MM.load(`compare/${await MM.fileName(names[0])}..${await MM.fileName(names[1])}`);
-    const change = chosen ?? data.changes.find((name) => ["new-red", "new-green", "flaky", "no-answer", "new", "gone"].includes(name) && data.counts[name]) ?? "same-bad";
-    const order = ["new-red", "new-green", "flaky", "no-answer", "new", "gone", "same-bad", "same-good"];
-    document.getElementById("counts").replaceChildren(...order.map((name) => {
+    const data = await MM.load(`compare/${pair.value}`);
+    const change = ORDER.includes(chosen) ? chosen : ORDER.find((name) => data.counts[name]) ?? "same-good";
+    document.getElementById("counts").replaceChildren(...ORDER.map((name) => {
       const button = element("button", {type: "button", "aria-pressed": String(name === change), title: ABOUT.get(name), class: (GROUPS.get(name) ?? "not applicable").replaceAll(" ", "-")}, element("b", {}, String(data.counts[name])), ` ${name}`);
       button.addEventListener("click", () => { chosen = name; MM.keep([["pair", pair.value], ["change", name]], true); MM.page(render); });
       return button;

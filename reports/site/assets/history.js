@@ -41,7 +41,7 @@ MM.page(async () => {
   function render() {
     const counts = runs.map((run) => ({started: run.started, groups: run.axes[axis.value]?.[value.value] ?? {}}));
     MM.keep([["axis", axis.value], ["value", value.value]].filter(([, text]) => text !== "all"));
-    MM.show(document.getElementById("history"), chart(counts),
+    MM.show(document.getElementById("history"), element("div", {class: "scroll", role: "region", "aria-label": "Chart", tabindex: "0"}, chart(counts)),
       MM.table(`${plain(axis.value)} ${plain(value.value)}`, ["run", ...GROUPS], counts.map((run) => [plain(run.started.slice(0, 16)), ...GROUPS.map((group) => String(run.groups[group] ?? 0))])));
   }
 

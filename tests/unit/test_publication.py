@@ -1,0 +1,217 @@
+"""What is published: hostile text is inert in all of it, its schemas hold, and readers of the last version still read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from reports.answers import Answers
+from reports.badges import find_badges
+from reports.dataset import Column, DatasetModel
+from reports.evidence import Evidence
+from reports.publication import publish
+from tests.made_up import dataset, nights
+
+HOSTILE = (
+    "<script>window.hacked = 1</script><img src=x onerror='window.hacked=1'>\"';--></style>"
+    "\x1b[31m\u202eevil\x00 ]]> =1+1 __proto__ ${window.hacked=1} {{ 7 * 7 }} %2e%2e/../../etc"
+)
+WORSE = HOSTILE + "\ud800"
+"""With half a character, which no data set can hold."""
+TEXTS = ("cause", "signature", "stage", "verdict", "axes.load", "axes.pipeline", "rebuilt")
+
+
+def hostile_dataset(number: int) -> DatasetModel:
+    """A run with hostile text wherever text may stand, and one message of ten megabytes."""
+    found = dataset(number, 3, 6)
+    columns = dict(found.columns)
+    rows = list(range(len(found)))
+    for name in TEXTS:
+        whole = [columns[name][row] for row in rows]
+        whole[:4] = [HOSTILE, "=" + HOSTILE, "constructor", "__proto__"]
+        columns[name] = Column.of(whole)
+    columns["cause"] = Column.of(["x" * 10_000_000, *[f"ValueError: {HOSTILE}"] * (len(rows) - 1)])
+    columns["group"] = Column.of(["bad"] * 5 + ["good"] * (len(rows) - 5))
+    columns["subject"] = Column.of([f"{HOSTILE}{row}" for row in rows])
+    columns["requested"] = Column.of([{"torch": HOSTILE, HOSTILE: "1"}] * len(rows))
+    columns["expectation"] = Column.of(
+        [{"verdict": HOSTILE, "expires": HOSTILE, "reason": HOSTILE, "link": "javascript:window.hacked=1"}] * len(rows)
+    )
+    columns["expected"] = Column.of([True] * len(rows))
+    columns["tensors"] = Column.of([[{"name": HOSTILE, "module": HOSTILE, "shape": [1], HOSTILE: HOSTILE}]] * len(rows))
+    names = {entry.id: f"{HOSTILE}{place}" for place, entry in enumerate(found.environments)}
+    columns["environment"] = Column.of([names[columns["environment"][row]] for row in rows])
+    environments = [
+        entry.model_copy(
+            update={
+                "id": names[entry.id],
+                "python": HOSTILE,
+                "platform": HOSTILE,
+                "installed": {**entry.installed, HOSTILE: HOSTILE},
+                "exact": {**entry.exact, HOSTILE: HOSTILE},
+                "packages": [(HOSTILE, HOSTILE, HOSTILE, HOSTILE)],
+                "missed": [{"id": HOSTILE}],
+                "drift": HOSTILE,
+                "proof": HOSTILE,
+                "fault": HOSTILE,
+            }
+        )
+        for entry in found.environments
+    ]
+    run = found.run.model_copy(update={"id": f"{HOSTILE}{number}", "tool": HOSTILE, "select": HOSTILE})
+    return found.model_copy(update={"run": run, "environments": environments, "columns": columns})
+
+
+class HostileDetails:
+    """What a hostile run's folder would say."""
+
+    def cell(self, subject: str) -> dict[str, Any]:
+        finding = {"kind": WORSE, "text": WORSE, "exception": {"traceback": WORSE}}
+        stage = {"stage": WORSE, "seconds": 0.1, "facts": {WORSE: [WORSE]}, "findings": [finding]}
+        attempt = {"mode": WORSE, "alone": True, "verdict": WORSE, "stage": WORSE, "started": WORSE}
+        attempt |= {"id": WORSE, "seconds": 0.1, "peak_rss_kb": 1, "stages": [stage], "text": WORSE}
+        return {"executions": [attempt], "rerun": WORSE}
+
+    def environment(self, identifier: str) -> dict[str, Any]:
+        control = dict.fromkeys(("pipeline", "id", "expected_verdict", "verdict"), WORSE)
+        return {
+            "each_control": [{**control, "caught": False}],
+            "direct_url": {WORSE: WORSE},
+            "torch_build": WORSE,
+            "lock": WORSE,
+        }
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A site of two hostile runs."""
+    folder = tmp_path_factory.mktemp("hostile") / "site"
+    publish([hostile_dataset(0), hostile_dataset(1)], folder, HostileDetails(), "https://example.org/")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A site of three ordinary runs."""
+    folder = tmp_path_factory.mktemp("plain") / "site"
+    publish(nights(3, 12, 40), folder, base="https://example.org/m/")
+    return folder
+
+
+def test_no_page_has_foreign_markup(hostile: Path) -> None:
+    """Every page has a strict policy and no script or style but our files; foreign text is text, and no link."""
+    pages = list(hostile.rglob("*.html"))
+    assert len(pages) > 14
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert "default-src 'none'; script-src 'self'; style-src 'self'" in text
+        assert text.count("<script") == text.count('<script defer src="assets/')
+        assert not any(
+            word in text for word in ("<img", "<style", "style=", "onerror='", 'javascript:window.hacked=1"')
+        )
+        assert not any(letter in text for letter in "\x1b\u202e\x00"), page
+
+
+def test_no_file_is_named_by_somebody_else(hostile: Path) -> None:
+    """Names are harmless, whatever the things are called."""
+    for path in hostile.rglob("*"):
+        assert all(letter.isascii() and (letter.isalnum() or letter in "-_.") for letter in path.name), path
+    assert not (hostile.parent / "etc").exists()
+
+
+def test_data_are_ascii_and_small_whatever_they_hold(hostile: Path) -> None:
+    """Scripts and JSON hold no character but ASCII, and no message of ten megabytes is carried by a page."""
+    for path in [*hostile.rglob("*.js"), *hostile.rglob("*.json")]:
+        if path.name == "dataset.json":
+            continue  # the store keeps what it was given
+        content = path.read_bytes()
+        assert path.parent.name == "assets" or content.isascii(), path
+        assert len(content) < 1_000_000, path
+
+
+def test_feeds_and_badges_are_xml_and_inert(hostile: Path) -> None:
+    """They can be parsed, hold no control character, and no markup of a message."""
+    found = [*hostile.rglob("*.svg"), *hostile.rglob("*.xml")]
+    assert {path.name for path in found} >= {"feed.xml", "sitemap.xml"}
+    for path in found:
+        root = ElementTree.parse(path).getroot()
+        tags = {node.tag.rpartition("}")[2] for node in root.iter()}
+        assert not tags & {"script", "img"}, path
+        assert not any(letter in path.read_text(encoding="utf-8") for letter in "\x1b\u202e\x00")
+
+
+def test_a_spreadsheet_runs_nothing(hostile: Path) -> None:
+    """No field of the CSV begins as a formula does; every row has all fields, on one line."""
+    text = (hostile / "api/v1/results.csv").read_text(encoding="utf-8")
+    header, *rows = list(csv.reader(io.StringIO(text)))
+    assert len(rows) == 18
+    assert {len(row) for row in rows} == {len(header)}
+    assert not [field for row in rows for field in row if field[:1] in ("=", "+", "-", "@")]
+
+
+def test_the_csv_has_what_the_columns_have(site: Path) -> None:
+    """The same cells with the same verdicts as results.json, in the same order."""
+    columns = json.loads((site / "api/v1/results.json").read_bytes())["columns"]
+    rows = list(csv.DictReader(io.StringIO((site / "api/v1/results.csv").read_text())))
+    for name in ("subject", "verdict", "class", "axes.offload", "run"):
+        column = [columns[name]["values"][place] for place in columns[name]["rows"]]
+        assert [row[name.removeprefix("axes.")] for row in rows] == column
+
+
+def test_each_cell_has_its_file_with_all_its_runs(site: Path) -> None:
+    """One file a subject; its history has each run once, oldest first, and ends with its verdict."""
+    files = list((site / "api/v1/cells").iterdir())
+    assert len(files) == 12 * 40
+    cell = json.loads(files[0].read_bytes())
+    assert [entry["run"] for entry in cell["history"]] == ["run0", "run1", "run2"]
+    assert cell["history"][-1]["verdict"] == cell["verdict"]
+
+
+def test_answers_of_the_site_are_those_of_the_evidence(site: Path) -> None:
+    """What a lookup reads at an address is what it would make of the data sets."""
+    read = Answers.from_json((site / "api/v1/answers.json").read_bytes())
+    assert read == Evidence(nights(3, 12, 40)).answers()
+
+
+def test_the_feed_tells_of_changes_once(site: Path) -> None:
+    """One entry for a failure that is new since the run before; ids are different, and the same when built again."""
+    space = {"a": "http://www.w3.org/2005/Atom"}
+    root = ElementTree.parse(site / "feed.xml").getroot()
+    entries = root.findall("a:entry", space)
+    titles = [entry.findtext("a:title", "", space) for entry in entries]
+    assert [title.split(" in ")[0] for title in titles] == ["new red: step-error"]
+    ids = [entry.findtext("a:id", "", space) for entry in entries]
+    assert len(set(ids)) == len(ids)
+    own = ElementTree.parse(site / "feeds/offload/none.xml").getroot()
+    assert own.findall("a:entry", space) == []
+
+
+def test_published_again_nothing_is_written(tmp_path: Path) -> None:
+    """The same runs make the same bytes."""
+    assert publish(nights(2, 4, 10), tmp_path / "site") > 0
+    assert publish(nights(2, 4, 10), tmp_path / "site") == 0
+
+
+def test_badges_count_sound_loads_only() -> None:
+    """A raw load that fails is in no badge; a value that was not measured says so; emulated is said."""
+    answers = Evidence([dataset(0, 6, 500)]).answers()
+    found = {(badge.axis, badge.value): badge for badge in find_badges(answers)}
+    assert found["load", "empty_init-raw"].message == "not measured"
+    bad = found["lifecycle", "move"]
+    assert bad.state == "bad"
+    assert found["offload", "none"].state in ("good", "bad")
+    assert found["lifecycle", "move"].message.split()[0] < found["lifecycle", "move"].message.split()[2]
+
+
+def test_one_badge_for_what_is_asked(site: Path) -> None:
+    """A version's badge has its own name, dots and all; shields' endpoint says the same."""
+    badge = json.loads((site / "badges/diffusers/0.27.0.json").read_bytes())
+    assert badge["schemaVersion"] == 1
+    assert badge["label"] == "diffusers 0.27.0"
+    assert badge["message"] in (site / "badges/diffusers/0.27.0.svg").read_text()
