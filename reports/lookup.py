@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
@@ -52,9 +52,10 @@ class Span:
         """The lowest and highest version of each package among them."""
         found = {}
         for package, versions in self.answers.order.items():
-            there = [version for version, mask in versions if mask & self.mask]
-            if there:
-                found[package] = (str(there[0]), str(there[-1]))
+            low = next((version for version, mask in versions if mask & self.mask), None)
+            if low is not None:
+                high = next(version for version, mask in reversed(versions) if mask & self.mask)
+                found[package] = (str(low), str(high))
         return found
 
     def as_json(self) -> dict[str, Any]:
@@ -72,20 +73,28 @@ class Span:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Line:
-    """One combination of probe axes over all environments that exist, oldest first."""
+    """One combination of probe axes over all environments that exist; `masks` has those that are meant, by kind."""
 
-    axes: Mapping[str, str]
-    rebuilt: str | None
-    emulated: bool
-    spans: tuple[Span, ...]
+    answers: Answers
+    combination: Combination
+    masks: Mapping[int, int]
+
+    @property
+    def axes(self) -> dict[str, str]:
+        return dict(zip(self.answers.axes, self.combination.values, strict=True))
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """The environments, oldest first, cut where the verdict or its signature changes."""
+        return tuple(_spans(self.answers, self.combination, self.masks))
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "axes": dict(self.axes),
-            "rebuilt": self.rebuilt,
-            "emulated": self.emulated,
+            "axes": self.axes,
+            "rebuilt": self.combination.rebuilt,
+            "emulated": self.combination.emulated,
             "spans": [span.as_json() for span in self.spans],
         }
 
@@ -162,12 +171,11 @@ def look_up(answers: Answers, query: Query) -> Answer:
             used |= mask
         there = {kind: mask & answers.exist for kind, mask in masks.items() if mask & answers.exist}
         if there:  # what cannot be installed has no place in a range; it is counted
-            axes = dict(zip(answers.axes, row.values, strict=True))
-            lines.append(Line(axes, row.rebuilt, row.emulated, tuple(_spans(answers, row, there))))
+            lines.append(Line(answers, row, there))
     ruled_out = bits(used & ~answers.exist)
     return Answer(
         answers,
-        lines=tuple(sorted(lines, key=lambda line: tuple(line.axes.values()))),
+        lines=tuple(sorted(lines, key=lambda line: line.combination.values)),
         counts=counts,
         proofs=tuple(proof for place in ruled_out if (proof := answers.environments[place].proof)),
         newest_good=_newest_good(answers, query, assumed),

@@ -32,14 +32,14 @@ def run_of(number: int) -> RunModel:
 
 
 def environments(count: int) -> list[KeptEnvironment]:
-    """As many environments, a version of diffusers, transformers and torch each newer than the last now and then."""
+    """As many environments: versions become newer now and then, and transformers 5 comes after a hundred."""
     return [_environment(number) for number in range(count)]
 
 
 def _environment(number: int) -> KeptEnvironment:
     chosen = {
         "diffusers": f"0.{27 + number // 20}.{number % 3}",
-        "transformers": f"{4 + number % 2}.{number // 10}.0",
+        "transformers": f"4.{40 + number // 4}.0" if number < 100 else f"5.{number // 10}.0",
         "accelerate": f"1.{number // 25}.0",
         "torch": f"2.{6 + number % 8}.0",
     }

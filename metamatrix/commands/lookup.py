@@ -11,7 +11,6 @@ from reports.answers import Answers
 from reports.lookup import Answer, Span
 from reports.query import Query, QueryError, parse_query
 from runner.errors import MetamatrixError
-from runner.matrix.axes import PROBE_VALUES
 
 __all__ = ["run_lookup"]
 
@@ -28,9 +27,8 @@ def run_lookup(terms: list[str], good_for: str | None, runner: str, data: str | 
     axes = lookup.known_axes(answers)
     if good_for and any(term.strip().startswith("pipeline") for term in terms):
         raise MetamatrixError("--good-for names the pipelines already", "Leave the term about `pipeline` out.")
-    if runner not in PROBE_VALUES["runner"]:
-        known = ", ".join(PROBE_VALUES["runner"])
-        raise MetamatrixError(f"there is no runner {runner!r}", f"Known: {known}.")
+    if runner not in axes.get("runner", ()):
+        _check_runner(runner)
     asked = [*terms, *([f"pipeline={good_for}"] if good_for else [])]
     try:
         query = parse_query(asked, axes, lookup.known_packages(answers))
@@ -47,6 +45,14 @@ def run_lookup(terms: list[str], good_for: str | None, runner: str, data: str | 
         return 0
     _print(answer, query, axes, bool(good_for))
     return 0
+
+
+def _check_runner(runner: str) -> None:
+    """One that exists and was not measured is answered; a word that is none is wrong."""
+    from runner.matrix.axes import PROBE_VALUES
+
+    if runner not in PROBE_VALUES["runner"]:
+        raise MetamatrixError(f"there is no runner {runner!r}", f"Known: {', '.join(PROBE_VALUES['runner'])}.")
 
 
 def _print_known(answers: Answers, axes: dict[str, list[str]]) -> None:
