@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from reports.answers import Answers
+from reports.api_schema import SCHEMA_FOLDER
 from reports.causes import Cause
 from reports.changes import Changes
 from reports.dataset import KeptEnvironment
@@ -65,6 +66,8 @@ def write_api(
         tree.data(f"compare/{file_name(before)}..{file_name(after)}", found.as_json())
     for name in ("profiles",):
         tree.json(name, {"schema_version": SCHEMA_VERSION, name: []})
+    for path in sorted(SCHEMA_FOLDER.iterdir()):
+        tree.write(f"api/v1/schemas/{path.name}", path.read_bytes())
     tree.data("index", _index(tree, evidence, answers, list(changes)))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import reports
 import runner
+from reports.api_schema import SCHEMA_FOLDER, api_schemas
 from reports.dataset import dataset_schema
 from reports.document import json_schema
 from runner.matrix.schema import MatrixModel
@@ -22,6 +23,7 @@ def _files() -> dict[Path, dict[str, Any]]:
         Path(runner.__file__).parent / "matrix" / "matrix.schema.json": matrix,
         Path(reports.__file__).parent / "results.schema.json": json_schema(),
         Path(reports.__file__).parent / "dataset.schema.json": dataset_schema(),
+        **{SCHEMA_FOLDER / f"{name}.schema.json": schema for name, schema in api_schemas().items()},
     }
 
 
@@ -34,6 +36,7 @@ def run_schema(check: bool) -> int:
             print(f"{path.name} is not current; run `metamatrix schema`", file=sys.stderr)
             stale += 1
         elif not check:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
             print(path)
     return 2 if stale else 0

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import jsonschema
 import pytest
 
 from reports.answers import Answers
+from reports.api_schema import SCHEMAS, api_schemas
 from reports.badges import find_badges
-from reports.dataset import Column, DatasetModel
+from reports.dataset import Column, DatasetModel, read_dataset
 from reports.evidence import Evidence
 from reports.publication import publish
 from tests.made_up import dataset, nights
@@ -76,6 +78,7 @@ class HostileDetails:
         stage = {"stage": WORSE, "seconds": 0.1, "facts": {WORSE: [WORSE]}, "findings": [finding]}
         attempt = {"mode": WORSE, "alone": True, "verdict": WORSE, "stage": WORSE, "started": WORSE}
         attempt |= {"id": WORSE, "seconds": 0.1, "peak_rss_kb": 1, "stages": [stage], "text": WORSE}
+        attempt |= {"how": WORSE, "log": WORSE, "conditions": {WORSE: WORSE}}
         return {"executions": [attempt], "rerun": WORSE}
 
     def environment(self, identifier: str) -> dict[str, Any]:
@@ -215,3 +218,95 @@ def test_one_badge_for_what_is_asked(site: Path) -> None:
     assert badge["schemaVersion"] == 1
     assert badge["label"] == "diffusers 0.27.0"
     assert badge["message"] in (site / "badges/diffusers/0.27.0.svg").read_text()
+
+
+KINDS = {
+    "index.json": "index",
+    "answers.json": "answers",
+    "results.json": "results",
+    "errors.json": "errors",
+    "history.json": "history",
+    "badges.json": "badges",
+    "profiles.json": "profiles",
+    "environments/*.json": "environment",
+    "cells/*.json": "cell",
+    "errors/*.json": "error",
+    "compare/*.json": "compare",
+}
+"""Which files have which schema; data sets have the one that they have everywhere."""
+
+
+@pytest.mark.parametrize("which", ["site", "hostile"])
+def test_every_file_is_as_its_schema_says(which: str, request: pytest.FixtureRequest) -> None:
+    """No file below api/v1/ is without a schema, and none differs from it; the schemas lie beside the files."""
+    folder: Path = request.getfixturevalue(which) / "api" / "v1"
+    seen = set()
+    for pattern, name in KINDS.items():
+        schema = json.loads((folder / "schemas" / f"{name}.schema.json").read_bytes())
+        checker = jsonschema.Draft202012Validator(schema)
+        files = sorted(folder.glob(pattern))
+        assert files, pattern
+        for path in files[:40]:
+            checker.validate(json.loads(path.read_bytes()))
+        seen |= set(files)
+    rest = {path for path in folder.rglob("*.json") if path not in seen}
+    assert {path.name for path in rest if path.parent.name != "schemas"} == {"dataset.json"}
+
+
+RELEASED = Path(__file__).parent / "released"
+"""Files as the first release wrote them. They are never changed; a later version gets a folder of its own."""
+
+
+@pytest.mark.parametrize("name", ["answers", "dataset"])
+def test_what_the_first_version_wrote_is_still_read(name: str, tmp_path: Path) -> None:
+    """Answers and data sets of schema version 1, as they were written then, say the same today."""
+    content = (RELEASED / f"{name}-1.json").read_bytes()
+    if name == "answers":
+        found = Answers.from_json(content)
+        assert [run.id for run in found.runs] == ["run0", "run1"]
+        assert sum(mask.bit_count() for row in found.combinations for mask in row.kinds.values()) == 3 * 8
+    else:
+        (tmp_path / "dataset.json").write_bytes(content)
+        assert len(read_dataset(tmp_path)) == 3 * 8
+
+
+@pytest.mark.parametrize("name", sorted(SCHEMAS))
+def test_schemas_only_grow(name: str) -> None:
+    """A reader of the first version finds every field where it was: none is gone, renamed or of another type."""
+    first = json.loads((RELEASED / "schemas-1.json").read_bytes())[name]
+    _grows(first, api_schemas()[name], name)
+
+
+def _grows(old: Any, new: Any, where: str) -> None:
+    for key, value in old.get("properties", {}).items():
+        assert key in new.get("properties", {}), f"{where}.{key} is gone"
+        for kind in ("type", "$ref", "anyOf", "items", "additionalProperties", "prefixItems"):
+            assert value.get(kind) == new["properties"][key].get(kind), f"{where}.{key} is another {kind}"
+    assert set(old.get("required", ())) <= set(new.get("required", ())), where
+    for key, value in old.get("$defs", {}).items():
+        assert key in new.get("$defs", {}), f"{where}: {key} is gone"
+        _grows(value, new["$defs"][key], f"{where}.{key}")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data["combinations"][0]["kinds"].update({"99": "1"}),
+        lambda data: data["combinations"][0]["kinds"].update({"0": "-1"}),
+        lambda data: data["combinations"][0]["kinds"].update({"0": "f" * 99}),
+        lambda data: data["combinations"][0].update(values=[]),
+        lambda data: data["packages"]["torch"]["rows"].append(0),
+        lambda data: data["packages"]["torch"].update(rows=[99] * 3),
+        lambda data: data.update(schema_version=2),
+        lambda data: data.update(schema_version="x"),
+        lambda data: data.update(runs=[]),
+        lambda data: data["kinds"][0].update(verdict={}),
+        lambda data: data.pop("axes"),
+    ],
+)
+def test_damaged_answers_are_refused(change: Any) -> None:
+    """Numbers that lead nowhere, fields that are gone, a later version: an error in words, never another answer."""
+    data = json.loads((RELEASED / "answers-1.json").read_bytes())
+    change(data)
+    with pytest.raises(ValueError, match=r"."):
+        Answers.from_json(json.dumps(data))
