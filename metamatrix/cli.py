@@ -79,6 +79,14 @@ def run(
             "--plan", help="Run a plan file, or the folder of a data set, in its very environments, not the matrix."
         ),
     ] = None,
+    shard: Annotated[
+        Optional[str],
+        typer.Option(
+            "--shard",
+            help="K/N: only the environments of the K-th of N parts, to be joined with `merge`. Best with --plan: "
+            "then all parts are of one plan.",
+        ),
+    ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=0, help="Cells at once; 0 means one per core.")] = 0,
     isolation: Isolation = "auto",
     disk_gb: DiskGb = 40,
@@ -96,7 +104,9 @@ def run(
     """Build the environments, run the cells, write the results down."""
     from metamatrix.commands.run import Choices, run_matrix
 
-    choices = Choices(matrix, select, output, plan_file, jobs, isolation, disk_gb, fail_on, cold, shuffle, as_json)
+    choices = Choices(
+        matrix, select, output, plan_file, jobs, isolation, disk_gb, fail_on, cold, shuffle, as_json, shard
+    )
     raise typer.Exit(run_matrix(choices))
 
 
