@@ -111,6 +111,23 @@ def run(
 
 
 @app.command()
+def merge(
+    shards: Annotated[list[Path], typer.Argument(help="The folders of the shards, in any order.")],
+    output: Annotated[
+        Path, typer.Option("--output", help="The folder of the whole run; the same folder again adds to it.")
+    ] = Path("out/run"),
+    plan_file: Annotated[
+        Optional[Path], typer.Option("--plan", help="The whole plan; by default the one that the shards hold.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make one run of its shards; exit code 4 where one is missing or cut."""
+    from metamatrix.commands.merge import run_merge
+
+    raise typer.Exit(run_merge(shards, output, plan_file, as_json))
+
+
+@app.command()
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")] = Path("out/run"),
     site: Annotated[Optional[Path], typer.Option("--site", help="Where the pages go; FOLDER/site by default.")] = None,

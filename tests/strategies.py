@@ -80,7 +80,7 @@ def plan_of(environments: dict[str, int]) -> Plan:
     """A plan with so many cells in each environment; one with none has a proof that it does not exist."""
     planned, cells, locks = [], [], {}
     for key, count in environments.items():
-        asked = {"torch": "2.13.0", "diffusers": key}
+        asked = {"torch": "2.13.0", "diffusers": key, "transformers": "5.6.0", "accelerate": "1.15.0"}
         entry = PlannedEnvironment(
             key, asked, {"python": "3.11", **asked}, "cpu", proof="" if count else "it cannot be"
         )

@@ -4,6 +4,7 @@
     whole-plan.json   in the folder of a shard: the plan that it is a part of
     results.sqlite    the truth on this machine (WAL)
     attempts.ndjson   the same attempts, append-only, for exchange
+    merged.json       in a folder that was merged and not run since: the shards in it
     environments.json what became of the environments, for exchange
     logs/ locks/ arrays/   by sha256
 
@@ -18,6 +19,7 @@ import json
 import os
 import sqlite3
 import threading
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import TracebackType
@@ -29,8 +31,9 @@ from runner.results.attempt import Attempt
 from runner.results.conclude import EnvironmentState
 from runner.whole_files import write_once, write_whole
 
-__all__ = ["RunFolder", "read_text"]
+__all__ = ["MERGED", "RunFolder", "read_text"]
 
+MERGED = "merged.json"
 SCHEMA_VERSION = 2
 _MIGRATIONS = (
     """
@@ -157,6 +160,7 @@ class RunFolder:
         for digest, text in plan.locks.items():
             write_once(self.path / "locks" / digest, text.encode())
         write_plan(plan, self.path / "plan.json")
+        (self.path / MERGED).unlink(missing_ok=True)
 
     def plan(self) -> Plan | None:
         """This folder's plan, or None where it has none yet."""
@@ -189,14 +193,17 @@ class RunFolder:
     # --- environments
 
     def keep_environment(self, key: str, state: EnvironmentState) -> None:
-        record = json.dumps(dict(state.record)) if state.record is not None else None
         with self._guard:
-            self._rows.execute(
-                "INSERT INTO environments (key, record, fault, missing) VALUES (?, ?, ?, ?) ON CONFLICT (key) "
-                "DO UPDATE SET record = excluded.record, fault = excluded.fault, missing = excluded.missing",
-                (key, record, state.fault, json.dumps(dict(state.missing))),
-            )
+            self._keep_environment(key, state)
             self._exchange_environments()
+
+    def _keep_environment(self, key: str, state: EnvironmentState) -> None:
+        record = json.dumps(dict(state.record)) if state.record is not None else None
+        self._rows.execute(
+            "INSERT INTO environments (key, record, fault, missing) VALUES (?, ?, ?, ?) ON CONFLICT (key) "
+            "DO UPDATE SET record = excluded.record, fault = excluded.fault, missing = excluded.missing",
+            (key, record, state.fault, json.dumps(dict(state.missing))),
+        )
 
     def environments(self) -> dict[str, EnvironmentState]:
         with self._guard:
@@ -221,12 +228,43 @@ class RunFolder:
         """Write one attempt down for good: first the database, then the exchange file."""
         body = json.dumps(attempt.as_json(), separators=(",", ":"))
         with self._guard:
-            self._rows.execute(
-                "INSERT INTO attempts (id, cell, environment, mode, probe_version, body) VALUES (?, ?, ?, ?, ?, ?)",
-                (attempt.id, attempt.cell, attempt.environment, attempt.mode, attempt.probe_version, body),
-            )
+            self._insert(attempt, body)
             with (self.path / "attempts.ndjson").open("ab") as file:
                 file.write(body.encode() + b"\n")
+
+    def _insert(self, attempt: Attempt, body: str) -> None:
+        self._rows.execute(
+            "INSERT INTO attempts (id, cell, environment, mode, probe_version, body) VALUES (?, ?, ?, ?, ?, ?)",
+            (attempt.id, attempt.cell, attempt.environment, attempt.mode, attempt.probe_version, body),
+        )
+
+    def fill(
+        self, run: tuple[str, str], states: Mapping[str, EnvironmentState], attempts: Iterable[tuple[Attempt, str]]
+    ) -> None:
+        """Write a run down at once, into a new folder: (id, start), environments, attempts with their JSON in order."""
+        with self._guard:
+            self._rows.execute("BEGIN IMMEDIATE")
+            self._rows.executemany("INSERT INTO meta VALUES (?, ?)", zip(("run", "started"), run, strict=True))
+            for key, state in states.items():
+                self._keep_environment(key, state)
+            for attempt, body in attempts:
+                self._insert(attempt, body)
+            self._rows.execute("COMMIT")
+            self._reconcile()
+
+    def take_over(self, aside: Path) -> None:
+        """Put the rows of another folder, which is closed, in the place of ours.
+
+        The exchange files come first: whoever is killed between them and the database finds everything in them.
+        """
+        with self._guard:
+            self._rows.close()
+            for name in ("attempts.ndjson", "environments.json"):
+                os.replace(aside / name, self.path / name)
+            for name in ("results.sqlite", "results.sqlite-wal", "results.sqlite-shm"):
+                (self.path / name).unlink(missing_ok=True)
+            os.replace(aside / "results.sqlite", self.path / "results.sqlite")
+            self._open(writing=True)
 
     def attempts(self, probe_version: str, limits: dict[str, int]) -> dict[str, list[Attempt]]:
         """All attempts of one probe version and the same limits, by cell, in the order they were made."""
