@@ -26,6 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from runner.errors import RunFolderError
 from runner.identifiers import cell_id
 from runner.matrix.axes import PROBE_VALUES
+from runner.matrix.load import REQUIRED
 from runner.plan import Plan, read_plan
 from runner.probe.words import PROBE_VERSION
 from runner.results.attempt import Attempt
@@ -124,8 +125,11 @@ def checked_plan(path: Path) -> Plan:
     for digest, text in plan.locks.items():
         if hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() != digest:
             refuse(path, f"the lock {digest[:80]} has another sha256")
-    if any(entry.lock is not None and entry.lock not in plan.locks for entry in plan.environments):
-        refuse(path, "an environment has no lock")
+    for entry in plan.environments:
+        if entry.lock is not None and entry.lock not in plan.locks:
+            refuse(path, f"environment {entry.key} has no lock")
+        if not entry.asked.keys() >= set(REQUIRED) or "python" not in entry.exact:
+            refuse(path, f"environment {entry.key} does not say what it was asked for")
     for cell in plan.cells:
         if cell.environment not in keys:
             refuse(path, f"the cell {cell.subject} has no environment")

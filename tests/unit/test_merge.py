@@ -160,9 +160,10 @@ def test_a_merge_is_what_one_machine_would_have(life: Lives, count: int) -> None
 @settings(max_examples=25, deadline=None)
 @given(lives, counts, st.randoms(use_true_random=False))
 def test_order_and_doubles_do_not_matter(life: Lives, count: int, chance: random.Random) -> None:
-    """In any order, with some shards twice, once more into the same folder, or bit by bit: byte for byte the same."""
+    """In any order, with some shards twice, once more into the same folder, or bit by bit: byte for byte the same; the shards stay as they are."""
     with _place() as root:
         shards = _shards(root, count, life)
+        before = [{path: path.read_bytes() for path in shard.rglob("*") if path.is_file()} for shard in shards]
         first = merge(shards, root / "first")
         mixed = [*shards, *chance.choices(shards, k=2)]
         chance.shuffle(mixed)
@@ -175,6 +176,8 @@ def test_order_and_doubles_do_not_matter(life: Lives, count: int, chance: random
         wanted = _content(root / "first")
         assert all(_content(root / name) == wanted for name in ("mixed", "bits", "again"))
         assert _published(root / "mixed") == _published(root / "again") == _published(root / "first")
+        after = [{path: path.read_bytes() for path in shard.rglob("*") if path.is_file()} for shard in shards]
+        assert after == before
 
 
 @settings(max_examples=15, deadline=None)
@@ -548,6 +551,27 @@ def test_whatever_a_line_says_it_is_refused_or_can_be_published(data: st.DataObj
             assert error.exit_code == 2
             return
         assert run_report(root / "merged", None, None, as_json=True) == 0
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_whatever_a_plan_says_it_is_refused_or_can_be_published(data: st.DataObject) -> None:
+    """The same of a plan that no digest vouches for: that of a folder which claims to be a whole run's."""
+    plan = plan_of({"a": 1, "gone": 0})
+    with _place() as root:
+        with RunFolder(root / "run") as folder:
+            folder.keep_plan(plan)
+            _fill(folder, plan, dict.fromkeys((cell.id for cell in plan.cells), "good"))
+        written = json.loads((root / "run" / "plan.json").read_text())
+        _put(written, data.draw(st.sampled_from(list(_places(written)))), data.draw(json_values))
+        (root / "run" / "plan.json").write_text(json.dumps(written))
+        try:
+            run_merge([root / "run"], root / "merged", None, as_json=True)
+        except MetamatrixError as error:
+            assert error.exit_code == 2
+            return
+        assert run_report(root / "merged", None, None, as_json=True) == 0
+        assert {path.name for path in root.iterdir()} == {"run", "merged"}
 
 
 # --- the command
