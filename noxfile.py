@@ -60,13 +60,14 @@ def nightly(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, types, imports, spelling, and generated files."""
+    """Style, types, imports, spelling, workflows, and generated files."""
     install(session)
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("mypy")
     session.run("lint-imports")
     session.run("codespell", "runner", "reports", "metamatrix", "tests", "docs", "README.md", "CONTRIBUTING.md")
+    session.run("zizmor", "--offline", "--persona", "pedantic", "--quiet", ".")
     session.run("metamatrix", "schema", "--check")
 
 

@@ -79,6 +79,14 @@ def run(
             "--plan", help="Run a plan file, or the folder of a data set, in its very environments, not the matrix."
         ),
     ] = None,
+    shard: Annotated[
+        Optional[str],
+        typer.Option(
+            "--shard",
+            help="K/N: only the environments of the K-th of N parts, to be joined with `merge`. Best with --plan: "
+            "then all parts are of one plan.",
+        ),
+    ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=0, help="Cells at once; 0 means one per core.")] = 0,
     isolation: Isolation = "auto",
     disk_gb: DiskGb = 40,
@@ -96,8 +104,27 @@ def run(
     """Build the environments, run the cells, write the results down."""
     from metamatrix.commands.run import Choices, run_matrix
 
-    choices = Choices(matrix, select, output, plan_file, jobs, isolation, disk_gb, fail_on, cold, shuffle, as_json)
+    choices = Choices(
+        matrix, select, output, plan_file, jobs, isolation, disk_gb, fail_on, cold, shuffle, as_json, shard
+    )
     raise typer.Exit(run_matrix(choices))
+
+
+@app.command()
+def merge(
+    shards: Annotated[list[Path], typer.Argument(help="The folders of the shards, in any order.")],
+    output: Annotated[
+        Path, typer.Option("--output", help="The folder of the whole run; the same folder again adds to it.")
+    ] = Path("out/run"),
+    plan_file: Annotated[
+        Optional[Path], typer.Option("--plan", help="The whole plan; by default the one that the shards hold.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make one run of its shards; exit code 4 where one is missing or cut."""
+    from metamatrix.commands.merge import run_merge
+
+    raise typer.Exit(run_merge(shards, output, plan_file, as_json))
 
 
 @app.command()

@@ -11,6 +11,7 @@ __all__ = [
     "Problem",
     "RunFolderError",
     "UvFailed",
+    "WrongShard",
 ]
 
 from dataclasses import dataclass
@@ -61,6 +62,10 @@ class NoSelection(MetamatrixError):
 
 class RunFolderError(MetamatrixError):
     """The output folder is in use, or is no run's folder, or is of a newer release."""
+
+
+class WrongShard(MetamatrixError):
+    """What was given as a shard is none, or is not the one that the folder or the plan holds."""
 
 
 class InfrastructureError(MetamatrixError):

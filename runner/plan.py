@@ -78,6 +78,7 @@ class Plan:
     """Everything that a run needs to know. `locks` maps the sha256 of a lock to its text.
 
     `platform` is what the locks are for: None in plans of the first release, which were for their own machine.
+    A part of another plan says which one: `shard` is "2/8", `whole` the digest of that plan (see `runner/shard.py`).
     """
 
     matrix: str
@@ -91,6 +92,8 @@ class Plan:
     locks: dict[str, str]
     warnings: tuple[str, ...] = ()
     platform: Platform | None = None
+    shard: str | None = None
+    whole: str | None = None
 
     def lock(self, environment: PlannedEnvironment) -> Lock:
         """The lock of an environment that resolved."""
@@ -218,6 +221,8 @@ def read_plan(path: Path) -> Plan:
             locks=data["locks"],
             warnings=tuple(data["warnings"]),
             platform=_read_platform(data.get("platform")),
+            shard=data.get("shard"),
+            whole=data.get("whole"),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunFolderError(

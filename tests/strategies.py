@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
 
-from runner.matrix.load import Matrix, parse_matrix
-from runner.plan import PlannedCell, checkpoint_digest
+from runner.matrix.load import Limits, Matrix, parse_matrix
+from runner.plan import Plan, PlannedCell, PlannedEnvironment, checkpoint_digest
+from runner.resolve.lock import Platform
 from runner.results.attempt import Attempt
 
 messages = st.dictionaries(
@@ -65,6 +68,43 @@ def cell(**probe: str) -> PlannedCell:
         "", "subject", "environment", {"torch": "2.13.0"}, axes, checkpoint_digest(axes["pipeline"], axes["checkpoint"])
     )
     return plain.at()
+
+
+_PLACES = [
+    (load, offload) for load in ("pretrained", "components", "single_file") for offload in ("none", "model", "disk")
+]
+"""Enough cells for an environment."""
+
+
+def plan_of(environments: dict[str, int]) -> Plan:
+    """A plan with so many cells in each environment; one with none has a proof that it does not exist."""
+    planned, cells, locks = [], [], {}
+    for key, count in environments.items():
+        asked = {"torch": "2.13.0", "diffusers": key, "transformers": "5.6.0", "accelerate": "1.15.0"}
+        entry = PlannedEnvironment(
+            key, asked, {"python": "3.11", **asked}, "cpu", proof="" if count else "it cannot be"
+        )
+        if count:
+            lock = hashlib.sha256(key.encode()).hexdigest()
+            locks[lock] = key
+            entry = replace(entry, lock=lock, versions=asked)
+        planned.append(entry)
+        for load, offload in _PLACES[: max(1, count)]:
+            plain = cell(load=load, offload=offload)
+            subject = f"{key}-{load}-{offload}"
+            cells.append(replace(replace(plain, environment=key).at(), subject=subject, asked=asked))
+    return Plan(
+        matrix="matrix.yaml",
+        matrix_digest="digest",
+        select=None,
+        created="2026-12-01T00:00:00+00:00",
+        limits=Limits(seconds=120, memory_mb=4096, disk_mb=1024),
+        environments=tuple(planned),
+        cells=tuple(cells),
+        excluded=(),
+        locks=locks,
+        platform=Platform.here(),
+    )
 
 
 ALL_STAGES = ("import", "load", "offload", "step", "lifecycle")

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -19,7 +19,7 @@ from metamatrix.progress import Progress
 from metamatrix.publish import document
 from reports.document import ResultsModel
 from runner.engine.engine import Engine, Options
-from runner.errors import MetamatrixError
+from runner.errors import MetamatrixError, WrongShard
 from runner.isolation.choose import isolation_for
 from runner.isolation.contract import Isolation
 from runner.isolation.venv import default_store
@@ -30,6 +30,7 @@ from runner.probe.words import PROBE_VERSION
 from runner.resolve.lock import Platform
 from runner.resolve.uv import Uv
 from runner.results.folder import RunFolder
+from runner.shard import Shard, share
 from runner.verdicts import Verdict
 from runner.whole_files import write_whole
 
@@ -51,12 +52,14 @@ class Choices:
     cold: bool
     shuffle: int | None
     as_json: bool
+    shard: str | None = None
 
 
 def run_matrix(choices: Choices) -> int:
     """Run; the exit code is 0 where it is complete, 3 where something could not be built, 4 where it was stopped, 1 with --fail-on and a new failure."""
     if choices.fail_on not in (None, "unexpected"):
         raise MetamatrixError(f"--fail-on {choices.fail_on!r} is unknown", "It takes `unexpected`.")
+    shard = Shard.parse(choices.shard) if choices.shard is not None else None
     console = Console(stderr=True)
     uv = Uv()
     with (
@@ -68,8 +71,9 @@ def run_matrix(choices: Choices) -> int:
             lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True),
         ) as isolation,
     ):
-        plan = _plan(choices, folder, uv, isolation.platform, console)
-        folder.keep_plan(plan)
+        whole = _plan(choices, folder, uv, isolation.platform, console)
+        plan = share(whole, shard) if shard is not None else whole
+        folder.keep_plan(plan, whole if shard is not None else None)
         folder.started(plan.created)
         for warning in plan.warnings:
             console.print("warning: " + warning, highlight=False, markup=False)
@@ -99,13 +103,28 @@ def _plan(choices: Choices, folder: RunFolder, uv: Uv, target: Platform, console
                 f"{choices.plan_file} was made for {plan.platform.words()}; this isolation has {target.words()}",
                 "Choose another --isolation, or make the plan again with `metamatrix plan`.",
             )
-        return narrowed(plan, choices.select) if choices.select else plan
-    kept = folder.plan()
+        return _narrowed(plan, choices)
+    kept = folder.whole_plan()
     if kept is not None and kept.select == choices.select and kept.matrix_digest == load_matrix(choices.matrix).digest:
         if kept.platform is None or kept.platform.same_as(target):
             if not any(environment.fault for environment in kept.environments):
                 return kept
     return plan_matrix(choices.matrix, choices.select, uv, console, target)
+
+
+def _narrowed(plan: Plan, choices: Choices) -> Plan:
+    """The cells of a plan file that are asked for.
+
+    Raises:
+        WrongShard: a shard of a shard is asked for.
+    """
+    if plan.shard is not None and choices.shard is not None:
+        raise WrongShard(
+            f"{choices.plan_file} is shard {plan.shard} of a plan already",
+            "Give the whole plan with --plan (whole-plan.json beside it), or leave --shard out.",
+        )
+    plan = replace(plan, shard=None, whole=None)  # some cells of a shard are no shard
+    return narrowed(plan, choices.select) if choices.select else plan
 
 
 def _torch_index(matrix: Path) -> str:
@@ -175,7 +194,8 @@ def _exit_code(choices: Choices, results: ResultsModel, stopped: bool, console: 
     if stopped or unfinished:
         console.print(f"{unfinished} cells have no verdict yet. Run the same command again to go on.", highlight=False)
         return 4
-    console.print(f"next: metamatrix report {choices.output}", highlight=False, markup=False)
+    command = "report" if choices.shard is None else "merge --output FOLDER"
+    console.print(f"next: metamatrix {command} {choices.output}", highlight=False, markup=False)
     faults = [environment for environment in results.environments if environment.fault]
     for environment in faults:
         console.print(

@@ -21,10 +21,10 @@ from runner.matrix.positions import MAX_BYTES, Document, dotted, read_yaml
 from runner.matrix.schema import CoverageModel, LimitsModel, MatrixModel
 from runner.verdicts import Verdict
 
-__all__ = ["Coverage", "Exclude", "Expect", "Limits", "Matrix", "is_range", "load_matrix", "parse_matrix"]
+__all__ = ["REQUIRED", "Coverage", "Exclude", "Expect", "Limits", "Matrix", "is_range", "load_matrix", "parse_matrix"]
 
 _SPECIAL = re.compile(r"latest(-\d{1,2})?|pre")
-_REQUIRED = ("torch", "diffusers", "transformers", "accelerate")
+REQUIRED = ("torch", "diffusers", "transformers", "accelerate")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
@@ -193,7 +193,7 @@ def _axis_problems(document: Document, model: MatrixModel) -> Iterator[Problem]:
                 near = difflib.get_close_matches(axis, [*PROBE, *ENVIRONMENT], 1, 0.8)
                 if near:
                     yield _problem(document, path, "unknown axis", f"did you mean {near[0]!r}?", key=True)
-    for axis in _REQUIRED:
+    for axis in REQUIRED:
         if axis not in model.axes and not (model.include and all(axis in row for row in model.include)):
             yield _problem(document, ("axes",), f"the axis {axis!r} is missing", 'give versions, or "latest"', key=True)
 

@@ -1,8 +1,11 @@
 """What is kept of a run, and where? One folder: the database, the exchange file, logs and locks by content.
 
     plan.json         the plan, with its locks
+    whole-plan.json   in the folder of a shard: the plan that it is a part of
     results.sqlite    the truth on this machine (WAL)
     attempts.ndjson   the same attempts, append-only, for exchange
+    merged.json       in a folder that was merged and not run since: the shards in it
+    environments.json what became of the environments, for exchange
     logs/ locks/ arrays/   by sha256
 
 Killing the program at any instant loses at most the attempts under way.
@@ -16,19 +19,21 @@ import json
 import os
 import sqlite3
 import threading
-from dataclasses import fields
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from runner.errors import InfrastructureError, RunFolderError
+from runner.errors import InfrastructureError, RunFolderError, WrongShard
 from runner.plan import Plan, read_plan, write_plan
 from runner.results.attempt import Attempt
 from runner.results.conclude import EnvironmentState
 from runner.whole_files import write_once, write_whole
 
-__all__ = ["RunFolder", "read_text"]
+__all__ = ["MERGED", "RunFolder", "read_text"]
 
+MERGED = "merged.json"
 SCHEMA_VERSION = 2
 _MIGRATIONS = (
     """
@@ -133,16 +138,46 @@ class RunFolder:
 
     # --- the plan
 
-    def keep_plan(self, plan: Plan) -> None:
-        """Make `plan` this folder's plan; attempts of an earlier plan stay and serve where cells are the same."""
+    def keep_plan(self, plan: Plan, whole: Plan | None = None) -> None:
+        """Make `plan` this folder's plan; attempts of an earlier plan stay and serve where cells are the same.
+
+        Args:
+            plan: what is run.
+            whole: the plan that it is a shard of, so that a merge knows what the other shards owe.
+
+        Raises:
+            WrongShard: the folder is that of another shard, or one of both is no shard. A shard's folder speaks of
+                its own environments only: who merges it relies on that.
+        """
+        kept = self._kept_plan()
+        if kept is not None and (kept.shard, kept.whole) != (plan.shard, plan.whole):
+            raise WrongShard(
+                f"{self.path} holds {_part(kept)}; this run is {_part(plan)}",
+                "Give each shard a folder of its own with --output, or go on with the shard and plan that it holds.",
+            )
+        if whole is not None:
+            write_plan(whole, self.path / "whole-plan.json")
         for digest, text in plan.locks.items():
             write_once(self.path / "locks" / digest, text.encode())
         write_plan(plan, self.path / "plan.json")
+        (self.path / MERGED).unlink(missing_ok=True)
 
     def plan(self) -> Plan | None:
         """This folder's plan, or None where it has none yet."""
         path = self.path / "plan.json"
         return read_plan(path) if path.exists() else None
+
+    def whole_plan(self) -> Plan | None:
+        """The plan that this folder's plan is a shard of; its own plan where it is none."""
+        path = self.path / "whole-plan.json"
+        return read_plan(path) if path.exists() else self.plan()
+
+    def _kept_plan(self) -> Plan | None:
+        """This folder's plan; None also where it is of another release, and of no use."""
+        try:
+            return self.plan()
+        except RunFolderError:
+            return None
 
     def started(self, fallback: str) -> tuple[str, str]:
         """(id, start) of the run that this folder holds: set once, by the first run."""
@@ -158,21 +193,34 @@ class RunFolder:
     # --- environments
 
     def keep_environment(self, key: str, state: EnvironmentState) -> None:
-        record = json.dumps(dict(state.record)) if state.record is not None else None
         with self._guard:
-            self._rows.execute(
-                "INSERT INTO environments (key, record, fault, missing) VALUES (?, ?, ?, ?) ON CONFLICT (key) "
-                "DO UPDATE SET record = excluded.record, fault = excluded.fault, missing = excluded.missing",
-                (key, record, state.fault, json.dumps(dict(state.missing))),
-            )
+            self._keep_environment(key, state)
+            self._exchange_environments()
+
+    def _keep_environment(self, key: str, state: EnvironmentState) -> None:
+        record = json.dumps(dict(state.record)) if state.record is not None else None
+        self._rows.execute(
+            "INSERT INTO environments (key, record, fault, missing) VALUES (?, ?, ?, ?) ON CONFLICT (key) "
+            "DO UPDATE SET record = excluded.record, fault = excluded.fault, missing = excluded.missing",
+            (key, record, state.fault, json.dumps(dict(state.missing))),
+        )
 
     def environments(self) -> dict[str, EnvironmentState]:
         with self._guard:
-            rows = self._rows.execute("SELECT key, record, fault, missing FROM environments").fetchall()
+            return self._environments()
+
+    def _environments(self) -> dict[str, EnvironmentState]:
+        rows = self._rows.execute("SELECT key, record, fault, missing FROM environments ORDER BY key").fetchall()
         return {
             key: EnvironmentState(json.loads(record) if record else None, fault, json.loads(missing))
             for key, record, fault, missing in rows
         }
+
+    def _exchange_environments(self) -> None:
+        """Write what became of the environments into a file that another machine reads without our database."""
+        states = {key: asdict(state) for key, state in self._environments().items()}
+        content = json.dumps({"schema_version": 1, "environments": states}, indent=1).encode()
+        write_whole(self.path / "environments.json", content)
 
     # --- attempts
 
@@ -180,12 +228,43 @@ class RunFolder:
         """Write one attempt down for good: first the database, then the exchange file."""
         body = json.dumps(attempt.as_json(), separators=(",", ":"))
         with self._guard:
-            self._rows.execute(
-                "INSERT INTO attempts (id, cell, environment, mode, probe_version, body) VALUES (?, ?, ?, ?, ?, ?)",
-                (attempt.id, attempt.cell, attempt.environment, attempt.mode, attempt.probe_version, body),
-            )
+            self._insert(attempt, body)
             with (self.path / "attempts.ndjson").open("ab") as file:
                 file.write(body.encode() + b"\n")
+
+    def _insert(self, attempt: Attempt, body: str) -> None:
+        self._rows.execute(
+            "INSERT INTO attempts (id, cell, environment, mode, probe_version, body) VALUES (?, ?, ?, ?, ?, ?)",
+            (attempt.id, attempt.cell, attempt.environment, attempt.mode, attempt.probe_version, body),
+        )
+
+    def fill(
+        self, run: tuple[str, str], states: Mapping[str, EnvironmentState], attempts: Iterable[tuple[Attempt, str]]
+    ) -> None:
+        """Write a run down at once, into a new folder: (id, start), environments, attempts with their JSON in order."""
+        with self._guard:
+            self._rows.execute("BEGIN IMMEDIATE")
+            self._rows.executemany("INSERT INTO meta VALUES (?, ?)", zip(("run", "started"), run, strict=True))
+            for key, state in states.items():
+                self._keep_environment(key, state)
+            for attempt, body in attempts:
+                self._insert(attempt, body)
+            self._rows.execute("COMMIT")
+            self._reconcile()
+
+    def take_over(self, aside: Path) -> None:
+        """Put the rows of another folder, which is closed, in the place of ours.
+
+        The exchange files come first: whoever is killed between them and the database finds everything in them.
+        """
+        with self._guard:
+            self._rows.close()
+            for name in ("attempts.ndjson", "environments.json"):
+                os.replace(aside / name, self.path / name)
+            for name in ("results.sqlite", "results.sqlite-wal", "results.sqlite-shm"):
+                (self.path / name).unlink(missing_ok=True)
+            os.replace(aside / "results.sqlite", self.path / "results.sqlite")
+            self._open(writing=True)
 
     def attempts(self, probe_version: str, limits: dict[str, int]) -> dict[str, list[Attempt]]:
         """All attempts of one probe version and the same limits, by cell, in the order they were made."""
@@ -202,16 +281,17 @@ class RunFolder:
         return found
 
     def _reconcile(self) -> None:
-        """Make the exchange file whole after a kill: cut a torn last line, add what the database has more."""
+        """Make the exchange files whole after a kill: cut a torn last line, add what the database has more."""
         path = self.path / "attempts.ndjson"
         content = path.read_bytes() if path.exists() else b""
         whole = content[: content.rfind(b"\n") + 1]
         seen = {json.loads(line)["id"] for line in whole.splitlines() if line.strip()}
         rows = self._rows.execute("SELECT id, body FROM attempts ORDER BY sequence").fetchall()
         lost = [body for identifier, body in rows if identifier not in seen]
-        if len(whole) != len(content) or lost:
+        if len(whole) != len(content) or lost or not path.exists():
             added = "".join(body + "\n" for body in lost).encode()
             write_whole(path, whole + added)
+        self._exchange_environments()
 
     # --- content-addressed files
 
@@ -249,6 +329,11 @@ def _whole(value: Any) -> Any:
     if isinstance(value, dict):
         return {_whole(name): _whole(entry) for name, entry in value.items()}
     return value
+
+
+def _part(plan: Plan) -> str:
+    """For messages."""
+    return f"shard {plan.shard} of plan {(plan.whole or '')[:12]}" if plan.shard else "a plan that is no shard"
 
 
 def read_text(path: Path, limit: int = 64 * 1024) -> str:
