@@ -142,6 +142,9 @@ def report(
             "one with them.",
         ),
     ] = None,
+    first: Annotated[
+        bool, typer.Option("--first", help="Nothing is published at --history yet; end with an error if there is.")
+    ] = False,
     base_url: Annotated[
         Optional[str],
         typer.Option("--base-url", help="The address that the site will have; for its sitemap and feeds."),
@@ -151,7 +154,7 @@ def report(
     """Write the site with its data, badges and feeds, and results.json, JUnit XML and a summary of a run."""
     from metamatrix.commands.report import ReportChoices, run_report
 
-    raise typer.Exit(run_report(ReportChoices(folder, site, dataset, history, base_url, as_json)))
+    raise typer.Exit(run_report(ReportChoices(folder, site, dataset, history, first, base_url, as_json)))
 
 
 @app.command()

@@ -8,10 +8,14 @@ import urllib.request
 
 from runner.errors import InfrastructureError, MetamatrixError
 
-__all__ = ["fetch"]
+__all__ = ["NotThere", "fetch"]
 
 _SECONDS = 30
 _HEADERS = {"User-Agent": "metamatrix", "Accept-Encoding": "gzip"}
+
+
+class NotThere(MetamatrixError):
+    """The server says that there is no such file. A server that does not answer says nothing of the kind."""
 
 
 def fetch(address: str, most: int) -> bytes:
@@ -22,7 +26,8 @@ def fetch(address: str, most: int) -> bytes:
         most: the largest content that is taken, in bytes.
 
     Raises:
-        MetamatrixError: there is no such file, or it is larger.
+        NotThere: there is no such file.
+        MetamatrixError: it is larger.
         InfrastructureError: the server does not answer.
     """
     request = urllib.request.Request(address, headers=_HEADERS)  # noqa: S310  # callers checked the scheme

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-from metamatrix.fetch import fetch
+from metamatrix.fetch import NotThere, fetch
 from metamatrix.sources import is_address
 from reports.dataset import DatasetModel, parse_dataset
 from runner.errors import MetamatrixError
@@ -20,14 +20,25 @@ _MOST_INDEX = 64 * 1024 * 1024
 _MOST = 1024 * 1024 * 1024
 
 
-def published_before(source: str) -> list[DatasetModel]:
+def published_before(source: str, first: bool = False) -> list[DatasetModel]:
     """The data sets that a published site holds. All of them: history that is not whole is refused, not shortened.
 
+    Args:
+        source: the site's folder or address.
+        first: nothing was published there yet, and nothing that was may be forgotten.
+
     Raises:
-        MetamatrixError: there is no such site, or one of its data sets is not what its index says.
+        MetamatrixError: there is no such site, or one of its data sets is not what its index says; with `first`,
+            there is one.
         InfrastructureError: it does not answer.
     """
     root = source if source.endswith("/") else source + "/"
+    if first:
+        try:
+            _read(root, _INDEX, _MOST_INDEX)
+        except NotThere:
+            return []
+        raise MetamatrixError(f"{root} has published runs already", "Leave --first out, to keep them.")
     try:
         index: dict[str, Any] = json.loads(_read(root, _INDEX, _MOST_INDEX))
         runs = [(str(run["id"]), str(run["data"]), str(run["sha256"])) for run in index["runs"]]
@@ -59,6 +70,8 @@ def _read(root: str, path: str, most: int) -> bytes:
         return fetch(urljoin(root, path), most)
     try:
         return Path(root, path).read_bytes()
+    except FileNotFoundError as error:
+        raise NotThere(f"there is no {Path(root, path)}", "Give the folder of a site that metamatrix made.") from error
     except OSError as error:
         raise MetamatrixError(
             f"{Path(root, path)} cannot be read: {error.strerror}", "Give the folder or address of a published site."

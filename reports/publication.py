@@ -48,7 +48,6 @@ def publish(
         if base is not None:
             tree.text("sitemap.xml", _sitemap(base, pages))
             tree.text("robots.txt", f"User-agent: *\nAllow: /\nSitemap: {base}sitemap.xml\n")
-        tree.text(".nojekyll", "")
     return tree.written
 
 

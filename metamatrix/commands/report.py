@@ -34,6 +34,7 @@ class ReportChoices:
     site: Path | None
     dataset: Path | None
     history: str | None
+    first: bool
     base_url: str | None
     as_json: bool
 
@@ -46,7 +47,9 @@ def run_report(choices: ReportChoices) -> int:
     """
     folder = choices.folder
     base = _base(choices.base_url)
-    earlier = published_before(choices.history) if choices.history is not None else []
+    if choices.first and choices.history is None:
+        raise MetamatrixError("--first says that --history is empty, and there is no --history")
+    earlier = published_before(choices.history, choices.first) if choices.history is not None else []
     results, kept, details = _read(folder)
     target = choices.site or folder / "site"
     files = {"site": target / "index.html"}

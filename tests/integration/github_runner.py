@@ -39,8 +39,11 @@ def expression(text: str, context: Context, failed: bool = False) -> Any:
 
 def filled(value: Any, context: Context) -> str:
     """A value of the file as a runner hands it on: expressions replaced, everything text."""
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return _WHOLE.sub(lambda found: str(expression(found[1], context)), text)
+    return _WHOLE.sub(lambda found: _text(expression(found[1], context)), _text(value))
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def holds(condition: str, context: Context, failed: bool) -> bool:
@@ -58,11 +61,10 @@ class Runner:
     root: Path
     repository: str = "Somebody/metamatrix"
     inputs: dict[str, Any] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
     results: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, dict[str, str]] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
-    skipped: tuple[str, ...] = ()
-    """Names of steps that are left out."""
 
     @property
     def artifacts(self) -> Path:
@@ -89,7 +91,7 @@ class Runner:
         job = self.workflow["jobs"][name]
         failed = any(self.results[other] != "success" for other in self._ancestors(name))
         needs = {n: {"result": self.results[n], "outputs": self.outputs.get(n, {})} for n in self._needs(name)}
-        context: Context = {"needs": needs, "inputs": self.inputs, "vars": {}, "steps": {}}
+        context: Context = {"needs": needs, "inputs": self.inputs, "vars": self.variables, "steps": {}}
         if not holds(job.get("if", "success()"), context, failed):
             self.results[name] = "skipped"
             return
@@ -110,7 +112,7 @@ class Runner:
         self.said[name] = ""
         failed = False
         for number, step in enumerate(job["steps"]):
-            if step.get("name") in self.skipped or not holds(step.get("if", "success()"), context, failed):
+            if not holds(step.get("if", "success()"), context, failed):
                 continue
             if "run" in step:
                 good = self._script(name, number, step, context, workspace, temp)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.integration.browsing import served
 from tests.integration.conftest import ROOT
 from tests.integration.github_runner import Runner
 
 pytestmark = pytest.mark.slow
-
-REPORTS = False
-"""Whether `metamatrix report` has --history and --base-url; until then the step that calls it is left out."""
 
 SELECT = "quick and diffusers == 0.38.0 and checkpoint == canonical and load == pretrained and offload == none"
 """Two environments of the quick selection, a cell each."""
@@ -35,26 +34,30 @@ def _workflow() -> dict[str, Any]:
     return found
 
 
-def _runner(root: Path, **more: Any) -> Runner:
-    steps = () if REPORTS else ("Report",)
-    workflow = _workflow()
-    if not REPORTS:  # what it would have written
-        publish = workflow["jobs"]["publish"]["steps"]
-        publish[:] = [step for step in publish if not step.get("uses", "").startswith("actions/upload-pages-artifact")]
-    return Runner(workflow, root, inputs={"first": True}, skipped=steps, **more)
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """What is published, as a folder and as the address where it is served; nothing at first."""
+    folder = tmp_path_factory.mktemp("pages")
+    with served(folder) as address:
+        yield folder, address
+
+
+def _runner(root: Path, address: str, first: bool = True, **more: Any) -> Runner:
+    return Runner(_workflow(), root, inputs={"first": first}, variables={"PAGES_URL": address}, **more)
 
 
 @pytest.fixture(scope="module")
-def night(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+def night(tmp_path_factory: pytest.TempPathFactory, pages: tuple[Path, str]) -> Runner:
     """A first night, played to its end."""
-    runner = _runner(tmp_path_factory.mktemp("night"))
+    runner = _runner(tmp_path_factory.mktemp("night"), pages[1])
     runner.play()
     return runner
 
 
 def _next(night: Runner, root: Path, *done: str) -> Runner:
     """A night with the same artifacts, in which these jobs have ended well already."""
-    runner = _runner(root, results=dict.fromkeys(done, "success"))
+    address = night.variables["PAGES_URL"]
+    runner = _runner(root, address, results=dict.fromkeys(done, "success"))
     shutil.copytree(night.artifacts, runner.artifacts)
     return runner
 
@@ -69,8 +72,50 @@ def test_a_night_ends_well(night: Runner) -> None:
     shards = [json.loads((night.artifacts / f"shard-{n}" / "plan.json").read_text(encoding="utf-8")) for n in (1, 2)]
     assert [shard["shard"] for shard in shards] == ["1/2", "2/2"]
     assert [len(shard["environments"]) for shard in shards] == [1, 1]
-    if REPORTS:
-        assert (night.artifacts / "github-pages" / "index.html").exists()
+    index = json.loads((night.artifacts / "github-pages" / "api" / "v1" / "index.json").read_bytes())
+    assert len(index["runs"]) == 1
+    assert f"<loc>{night.variables['PAGES_URL']}" in (night.artifacts / "github-pages" / "sitemap.xml").read_text()
+
+
+def test_a_second_night_is_added_to_the_first(night: Runner, pages: tuple[Path, str], tmp_path: Path) -> None:
+    """What was published is fetched, checked and published again, with the new night beside it."""
+    folder, address = pages
+    shutil.copytree(night.artifacts / "github-pages", folder, dirs_exist_ok=True)
+    try:
+        second = _runner(tmp_path / "second", address, first=False)
+        second.play()
+        assert set(second.results.values()) == {"success"}, second.said
+        index = json.loads((second.artifacts / "github-pages" / "api" / "v1" / "index.json").read_bytes())
+        first = json.loads((night.artifacts / "github-pages" / "api" / "v1" / "index.json").read_bytes())
+        assert [run["sha256"] for run in index["runs"]][:1] == [run["sha256"] for run in first["runs"]]
+        assert [len(index["runs"]), len(index["compare"])] == [2, 1]
+        again = _next(night, tmp_path / "again", "plan", "shard")
+        again.play()  # a first night where something is published already
+        assert (again.results["publish"], again.results["deploy"]) == ("failure", "skipped")
+        assert "has published runs already" in again.said["publish"]
+        data = folder / "api" / "v1" / index["runs"][0]["data"]
+        data.write_bytes(data.read_bytes().replace(b'"pass"', b'"PASS"'))
+        changed = _next(night, tmp_path / "changed", "plan", "shard")
+        changed.inputs["first"] = False
+        changed.play()
+        assert (changed.results["publish"], changed.results["deploy"]) == ("failure", "skipped")
+        assert "is not what the index says" in changed.said["publish"]
+    finally:
+        for path in folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def test_without_the_earlier_nights_nothing_is_published(night: Runner, tmp_path: Path) -> None:
+    """Neither where the pages are gone nor where nobody answers: what cannot be fetched is not forgotten."""
+    for number, (address, said) in enumerate(
+        ((night.variables["PAGES_URL"], "there is no"), ("http://127.0.0.1:1/", "does not answer"))
+    ):
+        runner = _next(night, tmp_path / str(number), "plan", "shard")
+        runner.inputs["first"], runner.variables["PAGES_URL"] = False, address
+        runner.play()
+        assert (runner.results["publish"], runner.results["deploy"]) == ("failure", "skipped")
+        assert said in runner.said["publish"]
+        assert not (runner.root / "publish" / "workspace" / "site").exists()
 
 
 def test_a_night_without_a_shard_is_published_and_red(night: Runner, tmp_path: Path) -> None:
