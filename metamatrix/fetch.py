@@ -37,9 +37,7 @@ def fetch(address: str, most: int) -> bytes:
             packed = answer.headers.get("Content-Encoding") == "gzip"
     except urllib.error.HTTPError as error:
         if error.code == http.HTTPStatus.NOT_FOUND:
-            raise MetamatrixError(
-                f"there is no {address}", "Give the address of a site that metamatrix made."
-            ) from error
+            raise NotThere(f"there is no {address}", "Give the address of a site that metamatrix made.") from error
         raise InfrastructureError(f"{address} answers {error.code}", "Try again later.") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise InfrastructureError(
