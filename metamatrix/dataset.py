@@ -19,7 +19,7 @@ from runner.identifiers import cell_id
 from runner.matrix.load import Limits
 from runner.plan import Expectation, Plan, PlannedCell, PlannedEnvironment, checkpoint_digest
 from runner.probe.words import PROBE_VERSION
-from runner.resolve.lock import Platform
+from runner.resolve.lock import Package, Platform
 from runner.resolve.resolver import Resolver
 from runner.resolve.uv import Uv
 from runner.results.folder import RunFolder
@@ -36,7 +36,7 @@ def dataset(folder: RunFolder) -> DatasetModel:
     kept = []
     for planned in plan.environments:
         known = published[planned.key]
-        packages = plan.lock(planned).packages if planned.lock else ()
+        packages = _packages(plan, planned)
         kept.append(
             KeptEnvironment(
                 id=planned.key,
@@ -55,6 +55,18 @@ def dataset(folder: RunFolder) -> DatasetModel:
             )
         )
     return compact(results, kept, PROBE_VERSION)
+
+
+def _packages(plan: Plan, planned: PlannedEnvironment) -> Sequence[Package]:
+    if planned.lock is None:
+        return ()
+    try:
+        return plan.lock(planned).packages
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MetamatrixError(
+            f"the lock of environment {planned.key} cannot be read: {error}",
+            "The plan was written by hand or damaged; run the matrix again.",
+        ) from error
 
 
 def plan_again(folder: Path, select: str | None, uv: Uv, torch_index: str, target: Platform, console: Console) -> Plan:

@@ -130,7 +130,7 @@ def dataset_of(folder: Path) -> DatasetModel:
 
         with RunFolder(folder, writing=False) as run:
             found = dataset(run)
-        if not len(found):
+        if not found.answered:
             raise MetamatrixError(f"no cell of {folder} has a verdict yet", "Run the same command again to go on.")
         return found
     from reports.dataset import read_dataset

@@ -14,7 +14,7 @@ from markupsafe import escape
 from reports.answers import Answers, Combination
 from reports.names import file_name
 from reports.tree import Tree
-from reports.versions import PACKAGES, public
+from reports.versions import PACKAGES, without_build
 from reports.wording import harmless
 
 __all__ = ["Badge", "find_badges", "write_badges"]
@@ -89,7 +89,7 @@ def _badge(answers: Answers, axis: str, value: str, rows: list[Combination], env
         message, state = f"{message}, {silent} no answer", "silent" if state == "good" else state
     if axis not in PACKAGES and environments:
         version = answers.version(environments.bit_length() - 1, "diffusers")
-        message += f" (diffusers {public(version)})" if version else ""
+        message += f" (diffusers {without_build(version)})" if version else ""
     return Badge(axis, value, message + (", emulated" if emulated else ""), state)
 
 

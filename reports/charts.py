@@ -10,7 +10,7 @@ from statistics import median
 from markupsafe import Markup, escape
 
 from reports.evidence import Evidence
-from reports.versions import PACKAGES, in_order, public
+from reports.versions import PACKAGES, in_order, without_build
 from reports.wording import harmless
 
 __all__ = ["Chart", "draw_charts"]
@@ -59,7 +59,7 @@ def _verdicts(evidence: Evidence, package: str) -> Chart:
     for combination, environment, kind, _, _ in evidence.cells():
         version = versions[environment]
         if combination in sound and version is not None:
-            counts[str(public(version))][evidence.kinds[kind].group] += 1
+            counts[without_build(version)][evidence.kinds[kind].group] += 1
     ordered = sorted(counts, key=in_order)
     bars = [(version, [(group, counts[version][group]) for group in _GROUPS]) for version in ordered]
     rows = tuple((version, *(str(counts[version][group]) for group in _GROUPS)) for version in ordered)

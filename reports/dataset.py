@@ -28,6 +28,8 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 FILE = "dataset.json"
+UNFINISHED = "unfinished"
+"""The verdict of a cell that has none yet."""
 _TENSORS = 40
 """How many tensors of a cell are kept by name; the cause tells their number."""
 _WHOLE = ("id", "subject", "environment", "verdict", "group", "stage", "cause", "signature", "expected", "attempts")
@@ -90,6 +92,11 @@ class DatasetModel(_Model):
     def __len__(self) -> int:
         return len(self.columns["subject"].rows)
 
+    @property
+    def answered(self) -> bool:
+        """Whether any cell has a verdict."""
+        return any(verdict != UNFINISHED for verdict in self.columns["verdict"].values)
+
     def cells(self) -> Iterator[CellModel]:
         """Every cell as `results.json` has it, without its attempts, and with the first of its tensors only.
 
@@ -98,6 +105,7 @@ class DatasetModel(_Model):
         names = [name.removeprefix("axes.") for name in self.columns if name.startswith("axes.")]
         for row in range(len(self)):
             known = {name: self.columns[name][row] for name in _WHOLE}
+            known["verdict"] = None if known["verdict"] == UNFINISHED else known["verdict"]
             yield CellModel(
                 **known,
                 axes={name: self.columns["axes." + name][row] for name in names},
@@ -125,9 +133,10 @@ def _line(value: Any) -> str:
 
 
 def compact(results: ResultsModel, environments: Iterable[KeptEnvironment], probe_version: str) -> DatasetModel:
-    """What is kept of `results`. Cells without a verdict are left out: they say nothing and will be run again."""
-    cells = [cell for cell in results.cells if cell.verdict is not None]
+    """What is kept of `results`. A cell without a verdict is kept as `unfinished`: left out, it would seem to be gone."""
+    cells = results.cells
     columns = {name: Column.of(getattr(cell, name) for cell in cells) for name in _WHOLE}
+    columns["verdict"] = Column.of(cell.verdict or UNFINISHED for cell in cells)
     axes = dict.fromkeys(name for cell in cells for name in cell.axes)
     columns |= {f"axes.{name}": Column.of(cell.axes[name] for cell in cells) for name in axes}
     for name in ("requested", "emulated", "rebuilt", "expectation"):
@@ -177,7 +186,7 @@ def parse_dataset(content: bytes, place: str) -> DatasetModel:
 def _check(found: DatasetModel, path: str) -> None:
     """Columns of one length whose numbers lead to values: a cut file must not answer for other cells."""
     if "subject" in found.columns and not len(found):
-        raise ValueError(f"{path} has no cell with a verdict")
+        raise ValueError(f"{path} has no cell")
     needed = {*_WHOLE, "requested", "emulated", "rebuilt", "expectation", "tensors", "axes.pipeline", "axes.checkpoint"}
     needed |= {"axes.load", "axes.offload", "axes.lifecycle", "axes.runner"}
     if missing := needed - found.columns.keys():

@@ -12,7 +12,7 @@ from typing import Any
 
 from reports.answers import Answers, Combination, Environment, Kind, Packages, RunName
 from reports.dataset import Column, DatasetModel, KeptEnvironment
-from reports.versions import PACKAGES, in_order, normal, public
+from reports.versions import PACKAGES, in_order, normal, without_build
 
 __all__ = ["Evidence", "Probed", "Run", "clipped"]
 
@@ -214,7 +214,8 @@ def _numbered(columns: Sequence[Column], number: Callable[[Sequence[Any]], int])
     return [known[row] for row in rows]
 
 
-def _age(environment: KeptEnvironment) -> tuple[object, ...]:
+def _age(environment: KeptEnvironment) -> tuple[Any, ...]:
     """Environments in the order of their releases; what is not installed comes first; the id where all is equal."""
     versions = (environment.installed.get(package) for package in PACKAGES)
-    return (*((version is not None, public(version) if version else None) for version in versions), environment.id)
+    found = ((version is not None, without_build(version) if version else "") for version in versions)
+    return (*((there, in_order(version)) for there, version in found), environment.id)

@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from reports.answers import Answers, Combination, bits
 from reports.query import ANY, Query
-from reports.versions import public
+from reports.versions import in_order, without_build
 
 __all__ = ["Answer", "Line", "Span", "environment_json", "install_line", "known_axes", "known_packages", "look_up"]
 
@@ -142,7 +142,8 @@ def environment_json(answers: Answers, place: int) -> dict[str, Any]:
 def install_line(answers: Answers, place: int) -> str:
     """The command that installs the chosen packages of an environment at the versions that were measured."""
     chosen = [package for package in answers.environments[place].chosen if package != "python"]
-    pins = [f"{name.replace('_', '-')}=={public(answers.version(place, name) or '0')}" for name in chosen]
+    versions = [(name, answers.version(place, name)) for name in chosen]
+    pins = [f"{name.replace('_', '-')}=={without_build(version)}" for name, version in versions if version is not None]
     return "pip install " + " ".join(pins)
 
 
@@ -280,6 +281,6 @@ def _near(answers: Answers, query: Query, assumed: Mapping[str, str]) -> Iterato
         elif name in query.names:
             measured = sorted({row.values[answers.axes.index(name)] for row, _ in found})
         else:
-            versions = {public(version) for place in bits(used) if (version := answers.version(place, name))}
-            measured = [str(version) for version in sorted(versions)]
+            versions = {without_build(version) for place in bits(used) if (version := answers.version(place, name))}
+            measured = sorted(versions, key=in_order)
         yield f"with any {name}: {count} cells; measured: {', '.join(measured)}"

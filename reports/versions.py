@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from packaging.version import InvalidVersion, Version
 
-__all__ = ["PACKAGES", "in_order", "normal", "public"]
+__all__ = ["PACKAGES", "in_order", "normal", "public", "without_build"]
 
 PACKAGES = ("diffusers", "transformers", "accelerate", "torch")
 """In the order in which environments are told apart: what is bumped most comes first."""
@@ -23,9 +23,17 @@ def public(version: str) -> Version:
     return Version(Version(version).public)
 
 
-def in_order(version: str) -> tuple[bool, Version | None, str]:
+def without_build(version: str) -> str:
+    """The same as text; what is no version, such as a commit, as it is."""
+    try:
+        return str(public(version))
+    except InvalidVersion:
+        return version
+
+
+def in_order(version: str) -> tuple[bool, Version | str]:
     """A key to sort versions by; what is none, such as a commit, comes first."""
     try:
-        return True, Version(version), ""
+        return True, Version(version)
     except InvalidVersion:
-        return False, None, version
+        return False, version

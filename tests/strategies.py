@@ -76,6 +76,15 @@ _PLACES = [
 """Enough cells for an environment."""
 
 
+_LOCK = """lock-version = "1.0"
+created-by = "nobody"
+[[packages]]
+name = "torch"
+version = "2.13.0"
+wheels = [{path = "torch-2.13.0-py3-none-any.whl", hashes = {sha256 = "00"}}]
+"""
+
+
 def plan_of(environments: dict[str, int]) -> Plan:
     """A plan with so many cells in each environment; one with none has a proof that it does not exist."""
     planned, cells, locks = [], [], {}
@@ -85,8 +94,9 @@ def plan_of(environments: dict[str, int]) -> Plan:
             key, asked, {"python": "3.11", **asked}, "cpu", proof="" if count else "it cannot be"
         )
         if count:
-            lock = hashlib.sha256(key.encode()).hexdigest()
-            locks[lock] = key
+            text = f"# {key}\n{_LOCK}"
+            lock = hashlib.sha256(text.encode()).hexdigest()
+            locks[lock] = text
             entry = replace(entry, lock=lock, versions=asked)
         planned.append(entry)
         for load, offload in _PLACES[: max(1, count)]:

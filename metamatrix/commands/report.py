@@ -85,8 +85,6 @@ def _read(folder: Path) -> tuple[ResultsModel | None, DatasetModel, Details | No
     with RunFolder(folder, writing=False) as run:
         results = document(run)
         kept = dataset(run)
-    if not len(kept):
-        raise MetamatrixError(f"no cell of {folder} has a verdict yet", "Run the same command again to go on.")
     return results, kept, RunDetails(folder, results)
 
 

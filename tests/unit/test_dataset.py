@@ -67,11 +67,14 @@ def test_cells_come_back_as_they_were(tmp_path: Path, text: str) -> None:
         assert after.model_dump(exclude=left_out) == before.model_dump(exclude=left_out)
 
 
-def test_a_cell_without_a_verdict_is_left_out() -> None:
-    """It says nothing, and would be taken for an answer."""
+def test_a_cell_without_a_verdict_is_kept_as_unfinished(tmp_path: Path) -> None:
+    """Left out, it would seem to be gone; it comes back without a verdict, and is none to look up."""
     found = results("x")
-    waiting = found.model_copy(update={"cells": [found.cells[0].model_copy(update={"verdict": None})]})
-    assert len(compact(waiting, [], "3")) == 0
+    cell = found.cells[0].model_copy(update={"verdict": None, "group": "unfinished"})
+    made = _written(tmp_path, found.model_copy(update={"cells": [cell]}), "x")
+    assert [(cell.verdict, cell.group) for cell in made.cells()] == [(None, "unfinished")]
+    assert not made.answered
+    assert compact(found, [], "3").answered
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metamatrix.commands.merge import run_merge
-from metamatrix.commands.report import run_report
+from metamatrix.commands.report import ReportChoices, run_report
 from metamatrix.publish import document
 from runner.errors import MetamatrixError, RunFolderError, WrongShard
 from runner.plan import Plan, PlannedCell, write_plan
@@ -550,7 +550,7 @@ def test_whatever_a_line_says_it_is_refused_or_can_be_published(data: st.DataObj
         except MetamatrixError as error:
             assert error.exit_code == 2
             return
-        assert run_report(root / "merged", None, None, as_json=True) == 0
+        assert run_report(ReportChoices(root / "merged", None, None, None, False, None, True)) == 0
 
 
 @settings(max_examples=80, deadline=None)
@@ -570,7 +570,7 @@ def test_whatever_a_plan_says_it_is_refused_or_can_be_published(data: st.DataObj
         except MetamatrixError as error:
             assert error.exit_code == 2
             return
-        assert run_report(root / "merged", None, None, as_json=True) == 0
+        assert run_report(ReportChoices(root / "merged", None, None, None, False, None, True)) == 0
         assert {path.name for path in root.iterdir()} == {"run", "merged"}
 
 
