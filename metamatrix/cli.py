@@ -158,6 +158,20 @@ def report(
 
 
 @app.command()
+def serve(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run, a data set or a site.")] = Path("out/run"),
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any that is free.")] = 8000,
+    host: Annotated[
+        str, typer.Option("--host", help="Where to listen. Anything but this machine lets others read the results.")
+    ] = "127.0.0.1",
+) -> None:
+    """Show the pages of a folder in a browser, with live progress while its matrix runs."""
+    from metamatrix.commands.serve import run_serve
+
+    raise typer.Exit(run_serve(folder, host, port))
+
+
+@app.command()
 def lookup(
     terms: Annotated[
         Optional[list[str]],

@@ -18,10 +18,11 @@ from runner.errors import MetamatrixError
 from runner.whole_files import write_whole
 
 if TYPE_CHECKING:
+    from reports.api import Details
     from reports.dataset import DatasetModel
-    from reports.document import CellModel
+    from reports.document import CellModel, ResultsModel
 
-__all__ = ["SHIPPED", "answers_from", "cells_of", "dataset_of", "is_address", "is_run"]
+__all__ = ["SHIPPED", "answers_from", "cells_of", "dataset_of", "is_address", "is_run", "read_source"]
 
 SHIPPED = Path(reports.__file__).parent / "data"
 """The data sets that come with the program, by date; the newest is asked."""
@@ -139,6 +140,27 @@ def dataset_of(folder: Path) -> DatasetModel:
         return read_dataset(folder)
     except ValueError as error:
         raise MetamatrixError(str(error), "Give a run's folder, or one from `metamatrix report --dataset`.") from error
+
+
+def read_source(folder: Path) -> tuple[ResultsModel | None, DatasetModel, Details | None]:
+    """A run with all that its folder knows, whatever has its verdict yet; or a data set, which is all there is then.
+
+    Raises:
+        MetamatrixError: there is neither.
+    """
+    from reports.dataset import FILE
+
+    if not is_run(folder) and (folder / FILE).exists():
+        return None, dataset_of(folder), None
+    from metamatrix.dataset import dataset
+    from metamatrix.details import RunDetails
+    from metamatrix.publish import document
+    from runner.results.folder import RunFolder
+
+    with RunFolder(folder, writing=False) as run:
+        results = document(run)
+        kept = dataset(run)
+    return results, kept, RunDetails(folder, results)
 
 
 def cells_of(folder: Path) -> list[CellModel]:

@@ -20,7 +20,11 @@ __all__ = ["publish"]
 
 
 def publish(
-    datasets: Iterable[DatasetModel], target: Path, details: Details | None = None, base: str | None = None
+    datasets: Iterable[DatasetModel],
+    target: Path,
+    details: Details | None = None,
+    base: str | None = None,
+    live: bool = False,
 ) -> int:
     """Write everything that is published to `target`, replacing what is there at once.
 
@@ -29,6 +33,7 @@ def publish(
         target: the folder.
         details: what the folder of the newest run knows beyond its data set.
         base: the address that the folder will have, ending with a slash; without it there is no sitemap.
+        live: whether a server tells of a run under way; there is a page that watches it.
 
     Returns:
         How many files are new or other than before.
@@ -44,7 +49,7 @@ def publish(
         write_api(tree, evidence, answers, causes, changes, details)
         write_badges(tree, find_badges(answers))
         write_feeds(tree, evidence, changes, base)
-        pages = write_site(tree, evidence, answers, causes, changes, details)
+        pages = write_site(tree, evidence, answers, causes, changes, details, live)
         if base is not None:
             tree.text("sitemap.xml", _sitemap(base, pages))
             tree.text("robots.txt", f"User-agent: *\nAllow: /\nSitemap: {base}sitemap.xml\n")

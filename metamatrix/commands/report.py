@@ -8,19 +8,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from metamatrix.dataset import dataset
-from metamatrix.details import RunDetails
-from metamatrix.publish import document
 from metamatrix.published import published_before
-from metamatrix.sources import dataset_of, is_run
-from reports.api import Details
-from reports.dataset import FILE, DatasetModel
+from metamatrix.sources import read_source
+from reports.dataset import FILE
 from reports.document import ResultsModel
 from reports.junit import write_junit
 from reports.publication import publish
 from reports.summary import summary
 from runner.errors import MetamatrixError
-from runner.results.folder import RunFolder
 from runner.whole_files import write_whole
 
 __all__ = ["ReportChoices", "run_report"]
@@ -50,7 +45,7 @@ def run_report(choices: ReportChoices) -> int:
     if choices.first and choices.history is None:
         raise MetamatrixError("--first says that --history is empty, and there is no --history")
     earlier = published_before(choices.history, choices.first) if choices.history is not None else []
-    results, kept, details = _read(folder)
+    results, kept, details = read_source(folder)
     target = choices.site or folder / "site"
     files = {"site": target / "index.html"}
     if choices.dataset is not None:
@@ -76,16 +71,6 @@ def _base(address: str | None) -> str | None:
     if not address.startswith(("https://", "http://")) or not address.isascii() or not address.isprintable():
         raise MetamatrixError(f"--base-url {address!r} is no address", "Give one such as https://example.org/matrix/.")
     return address if address.endswith("/") else address + "/"
-
-
-def _read(folder: Path) -> tuple[ResultsModel | None, DatasetModel, Details | None]:
-    """A run with all that its folder knows, or a data set."""
-    if not is_run(folder) and (folder / FILE).exists():
-        return None, dataset_of(folder), None
-    with RunFolder(folder, writing=False) as run:
-        results = document(run)
-        kept = dataset(run)
-    return results, kept, RunDetails(folder, results)
 
 
 def _write_files(folder: Path, results: ResultsModel) -> dict[str, Path]:

@@ -48,12 +48,16 @@ def write_site(
     causes: Sequence[Cause],
     changes: Mapping[tuple[str, str], Changes],
     details: Details | None,
+    live: bool,
 ) -> list[str]:
-    """Write all pages and what they are made with; their paths, for a sitemap."""
+    """Write all pages and what they are made with; their paths, for a sitemap.
+
+    With `live` there is a page that watches a run, for a server that knows of one.
+    """
     assets = Path(__file__).parent / "assets"
     for path in sorted(assets.iterdir()):
         tree.write(f"assets/{path.name}", path.read_bytes())
-    return _Pages(tree, evidence, answers, causes).write(changes, details)
+    return _Pages(tree, evidence, answers, causes, live).write(changes, details)
 
 
 def _finalize(value: object) -> object:
@@ -62,8 +66,8 @@ def _finalize(value: object) -> object:
 
 
 class _Pages:
-    def __init__(self, tree: Tree, evidence: Evidence, answers: Answers, causes: Sequence[Cause]) -> None:
-        self._tree, self._evidence, self._answers, self._causes = tree, evidence, answers, causes
+    def __init__(self, tree: Tree, evidence: Evidence, answers: Answers, causes: Sequence[Cause], live: bool) -> None:
+        self._tree, self._evidence, self._answers, self._causes, self._live = tree, evidence, answers, causes, live
         self._paths: list[str] = []
         self._jinja = Environment(
             loader=PackageLoader("reports.site"),
@@ -74,7 +78,7 @@ class _Pages:
             lstrip_blocks=True,
         )
         self._jinja.globals.update(
-            pages=PAGES,
+            pages=(*PAGES, *([("live.html", "Live")] if live else [])),
             meanings=MEANINGS,
             classes=CLASSES,
             file_name=file_name,
@@ -111,6 +115,8 @@ class _Pages:
         self._page("charts.html", charts=draw_charts(self._evidence), groups=list(MARKS)[:4])
         self._page("profiles.html")
         self._page("diagnose.html")
+        if self._live:
+            self._page("live.html")
         self._page("about.html", runs=[self._run(place) for place in reversed(range(len(self._evidence.runs)))])
         return self._paths
 

@@ -266,6 +266,11 @@ class RunFolder:
             os.replace(aside / "results.sqlite", self.path / "results.sqlite")
             self._open(writing=True)
 
+    def tried(self) -> set[str]:
+        """The ids of the cells that have an attempt."""
+        with self._guard:
+            return {cell for (cell,) in self._rows.execute("SELECT DISTINCT cell FROM attempts")}
+
     def attempts(self, probe_version: str, limits: dict[str, int]) -> dict[str, list[Attempt]]:
         """All attempts of one probe version and the same limits, by cell, in the order they were made."""
         with self._guard:

@@ -1,0 +1,106 @@
+"""`metamatrix serve`: the pages of a folder in a browser, made anew while its matrix runs."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from metamatrix.live import Live
+from metamatrix.serving import is_loopback, make_server
+from metamatrix.sources import is_run, read_source
+from reports.publication import publish
+from runner.errors import InfrastructureError, MetamatrixError
+
+__all__ = ["run_serve"]
+
+_PAUSE = 5.0
+"""Seconds between two looks at the folder, and ten times what the last build took: a run has the machine first."""
+
+
+def run_serve(folder: Path, host: str, port: int) -> int:
+    """Serve until Ctrl-C. Exit code 0.
+
+    Raises:
+        MetamatrixError: there is nothing to show.
+        InfrastructureError: the address cannot be had.
+    """
+    with _site(folder) as (site, live):
+        try:
+            server = make_server(site, host, port, live.as_json if live is not None else None)
+        except OSError as error:
+            raise InfrastructureError(
+                f"{host}:{port} cannot be had: {error.strerror}", "Give another --port; 0 takes any that is free."
+            ) from error
+        name = f"[{host}]" if ":" in host else host
+        address = f"http://{name}:{server.server_address[1]}/"
+        print(f"pages: {address}index.html", flush=True)
+        if live is not None:
+            print(f"progress: {address}live.html", flush=True)
+        if not is_loopback(host):
+            print("everybody who reaches this machine can read them; Ctrl-C ends it", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print("ended")
+        finally:
+            server.server_close()
+    return 0
+
+
+@contextmanager
+def _site(folder: Path) -> Iterator[tuple[Path, Live | None]]:
+    """The folder with the pages; those of a run or a data set are made aside and go when this ends."""
+    if not is_run(folder) and (folder / "index.html").exists():
+        yield folder, None
+        return
+    live = Live(folder) if is_run(folder) else None
+    with tempfile.TemporaryDirectory(prefix="metamatrix-serve-") as place:
+        site = Path(place) / "site"
+        _build(folder, site, live)
+        if live is None:
+            yield site, None
+            return
+        ended = threading.Event()
+        keeper = threading.Thread(target=_keep_current, args=(folder, site, live, ended), daemon=True)
+        keeper.start()
+        try:
+            yield site, live
+        finally:
+            ended.set()
+            keeper.join()
+
+
+def _build(folder: Path, site: Path, live: Live | None) -> None:
+    _, kept, details = read_source(folder)
+    publish([kept], site, details, live=live is not None)
+
+
+def _keep_current(folder: Path, site: Path, live: Live, ended: threading.Event) -> None:
+    """Make the pages anew when the folder has more, until it is over. A folder that cannot be read keeps its pages."""
+    pause, told = _PAUSE, _told(folder)
+    while not ended.wait(pause):
+        now = _told(folder)
+        if now == told:
+            continue
+        started = time.monotonic()
+        try:
+            _build(folder, site, live)
+        except (MetamatrixError, OSError) as error:
+            print(f"the pages stay as they were: {error}", flush=True)
+        told, pause = now, max(_PAUSE, 10 * (time.monotonic() - started))
+
+
+def _told(folder: Path) -> list[tuple[int, int]]:
+    """What changes when the folder has more to tell."""
+    found = []
+    for name in ("results.sqlite", "results.sqlite-wal", "plan.json"):
+        try:
+            status = (folder / name).stat()
+        except OSError:
+            continue
+        found.append((status.st_size, status.st_mtime_ns))
+    return found
