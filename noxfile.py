@@ -100,10 +100,19 @@ def site(session: nox.Session) -> None:
 
 
 @nox.session
-def bench(session: nox.Session) -> None:
-    """What a cell costs: forked, warm in one process, fresh."""
+def serve(session: nox.Session) -> None:
+    """Show the pages of out/quick in a browser, or of the folder that is given."""
     install(session)
-    session.run("python", "bench/bench.py", *session.posargs)
+    session.run("metamatrix", "serve", *(session.posargs or [str(OUT / "quick")]))
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """What a cell costs (forked, warm, fresh), and what publishing and asking cost; `-- publish` only the latter."""
+    install(session)
+    if session.posargs != ["publish"]:
+        session.run("python", "bench/bench.py", *session.posargs)
+    session.run("python", "bench/publish.py")
 
 
 def environment_names(matrix: Matrix) -> dict[str, dict[str, str]]:

@@ -6,6 +6,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -118,5 +119,6 @@ def a_day_later(before: DatasetModel) -> DatasetModel:
     last = max(row for row, verdict in enumerate(verdicts) if verdict == "pass")
     subjects[last] = "anothersubject00"
     columns["subject"] = Column(values=subjects, rows=list(range(len(subjects))))
-    run = before.run.model_copy(update={"id": "aday1ater0000000", "started": "2099-01-01T03:00:00+00:00"})
+    started = datetime.fromisoformat(before.run.started) + timedelta(days=1)
+    run = before.run.model_copy(update={"id": "aday1ater0000000", "started": started.isoformat()})
     return before.model_copy(update={"run": run, "columns": columns})

@@ -45,13 +45,19 @@ MM.page(async () => {
     return changed.join(", ");
   }
 
+  // Since when the newest failure of a line is there: neighbouring failures of other kinds are one stretch.
   function since(line) {
-    const place = line.spans.findLastIndex((span) => span.kind.class === "bad");
-    if (place < 0) return null;
-    const span = line.spans[place], before = line.spans[place - 1], after = line.spans[place + 1];
-    const parts = before && before.kind.class === "good" ? [`Broken since ${turn(before, span)}`] : ["Broken in the oldest that was measured"];
-    parts.push(after && after.kind.class === "good" ? `good again since ${turn(span, after)}` : "and in the newest");
-    return element("p", {class: "since"}, plain(`${parts.join("; ")}.`));
+    const bad = (span) => span?.kind.class === "bad";
+    const last = line.spans.findLastIndex(bad);
+    if (last < 0) return null;
+    let first = last;
+    while (bad(line.spans[first - 1])) first -= 1;
+    const before = line.spans[first - 1], after = line.spans[last + 1];
+    const start = before?.kind.class === "good" ? `Broken since ${turn(before, line.spans[first])}`
+      : before?.kind.class === "not applicable" ? `Broken since there is such a thing: ${turn(before, line.spans[first])}`
+        : before ? "Broken, and before that there is no answer" : "Broken in the oldest that was measured";
+    const end = after?.kind.class === "good" ? `good again since ${turn(line.spans[last], after)}` : after ? "and then there is nothing to say" : "and in the newest";
+    return element("p", {class: "since"}, plain(`${start}; ${end}.`));
   }
 
   function cause(kind) {
@@ -105,7 +111,7 @@ MM.page(async () => {
   }
 
   function newest(found) {
-    if (found.newestGood === null) return element("section", {class: "card answer"}, element("h2", {}, "No set of versions that was measured is good in all of this"));
+    if (found.newestGood === null) return element("section", {class: "card none"}, element("h2", {}, "No set of versions that was measured is good in all of this"));
     const id = answers.environments[found.newestGood].id;
     const line = MM.lookup.installLine(answers, found.newestGood);
     const attempts = found.lines.flatMap((own) => own.spans.flatMap((span) => span.cells)).filter((cell) => cells.environments[cell] === found.newestGood)

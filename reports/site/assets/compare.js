@@ -59,7 +59,7 @@ MM.page(async () => {
     }));
     const total = Object.values(data.counts).reduce((sum, count) => sum + count, 0);
     document.getElementById("status").textContent = plain(`${total} cells of ${data.before.started.slice(0, 16)} and ${data.after.started.slice(0, 16)}: ${data.counts["new-red"]} new red, ${data.counts["new-green"]} new green. ${data.another_failure} of the same-bad fail in another way than before.`);
-    MM.show(rowsPlace, element("h2", {}, `${change}: ${ABOUT.get(change)}`), rows(data, change));
+    MM.show(rowsPlace, rows(data, change));
   }
 
   pair.addEventListener("change", () => { MM.keep([["pair", pair.value]], true); MM.page(render); });

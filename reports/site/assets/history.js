@@ -24,7 +24,7 @@ MM.page(async () => {
 
   function chart(counts) {
     const height = 220, wide = 34, most = Math.max(1, ...counts.map((run) => GROUPS.reduce((sum, group) => sum + (run.groups[group] ?? 0), 0)));
-    const drawing = svg("svg", {viewBox: `0 0 ${Math.max(320, counts.length * wide + 10)} ${height + 30}`, role: "img", class: "chart"}, svg("title", {}, `Verdicts of ${plain(axis.value)} ${plain(value.value)} by run; the table below has the numbers`));
+    const drawing = svg("svg", {viewBox: `0 0 ${Math.max(900, counts.length * wide + 10)} ${height + 30}`, role: "img", class: "chart"}, svg("title", {}, `Verdicts of ${plain(axis.value)} ${plain(value.value)} by run; the table below has the numbers`));
     counts.forEach((run, number) => {
       let top = height;
       for (const group of GROUPS) {
