@@ -12,8 +12,8 @@ from typing import Any
 from markupsafe import escape
 
 from reports.answers import Answers, Combination
-from reports.names import file_name
-from reports.tree import Tree
+from reports.names import file_name, version_name
+from reports.tree import Tree, compact
 from reports.versions import PACKAGES, without_build
 from reports.wording import harmless
 
@@ -97,21 +97,14 @@ def write_badges(tree: Tree, badges: list[Badge]) -> None:
     """Write badges/AXIS/VALUE.svg and .json (what shields.io calls an endpoint), and a list of them."""
     listed = []
     for badge in badges:
-        path = f"badges/{file_name(badge.axis)}/{_path(badge.value)}"
+        path = f"badges/{file_name(badge.axis)}/{version_name(badge.value)}"
         tree.text(path + ".svg", _svg(badge))
         tree.text(path + ".json", _shields(badge))
         listed.append({"axis": badge.axis, "value": badge.value, "message": badge.message, "path": path})
     tree.json("badges", {"schema_version": 1, "badges": listed})
 
 
-def _path(value: str) -> str:
-    """Versions keep their dots: nobody looks for the digest of 0.42.1."""
-    return value if value.replace(".", "").isalnum() and value[0].isalnum() and len(value) < 40 else file_name(value)
-
-
 def _shields(badge: Badge) -> str:
-    from reports.tree import compact
-
     content: dict[str, Any] = {
         "schemaVersion": 1,
         "label": badge.label,

@@ -14,8 +14,9 @@ from xml.etree import ElementTree
 from reports.changes import Changes, Seen
 from reports.compare import Change, Row
 from reports.evidence import Evidence
-from reports.names import file_name
+from reports.names import file_name, version_name
 from reports.tree import Tree
+from reports.versions import PACKAGES, without_build
 from reports.wording import harmless
 
 __all__ = ["write_feeds"]
@@ -28,7 +29,7 @@ _TOLD = {Change.NEW_RED: "new red", Change.NEW_GREEN: "new green"}
 
 
 def write_feeds(tree: Tree, evidence: Evidence, changes: Mapping[tuple[str, str], Changes], base: str | None) -> None:
-    """Write feed.xml and a feed for each value of each probe axis, newest entries first."""
+    """Write feed.xml, and a feed for each value of each probe axis and each version of each package, newest first."""
     entries: list[_Entry] = []
     for before, after in pairwise(evidence.runs):
         found = changes.get((before.id, after.id))
@@ -37,12 +38,24 @@ def write_feeds(tree: Tree, evidence: Evidence, changes: Mapping[tuple[str, str]
     entries.reverse()
     updated = evidence.newest.started
     tree.write("feed.xml", _feed("metamatrix: new red and new green", "all", entries, updated, base, "feed.xml"))
-    for place, axis in enumerate(evidence.axes):
-        for value in dict.fromkeys(row.values[place] for row in evidence.combinations):
-            own = [entry for entry in entries if value in entry.values[place]]
-            path = f"feeds/{file_name(axis)}/{file_name(value)}.xml"
+    for axis, values in _values(evidence).items():
+        for value in values:
+            own = [entry for entry in entries if value in entry.values[axis]]
+            path = f"feeds/{file_name(axis)}/{version_name(value)}.xml"
             title = f"metamatrix: {axis} {value}"
             tree.write(path, _feed(title, f"{axis} {value}", own, updated, base, path))
+
+
+def _values(evidence: Evidence) -> dict[str, list[str]]:
+    """What one may want to hear about: the values of the probe axes, and the versions that were installed."""
+    found = {
+        axis: list(dict.fromkeys(row.values[place] for row in evidence.combinations))
+        for place, axis in enumerate(evidence.axes)
+    }
+    for package in PACKAGES:
+        versions = (entry.installed.get(package) for entry in evidence.environments)
+        found[package] = list(dict.fromkeys(without_build(version) for version in versions if version is not None))
+    return found
 
 
 class _Entry:
@@ -56,10 +69,14 @@ class _Entry:
         self.updated = changes.after.started
         cells = [row.cell for row in rows]
         combinations = list(dict.fromkeys(cell.combination for cell in cells))
-        self.values = [
-            {evidence.combinations[number].values[place] for number in combinations}
-            for place in range(len(evidence.axes))
-        ]
+        self.values = {
+            axis: {evidence.combinations[number].values[place] for number in combinations}
+            for place, axis in enumerate(evidence.axes)
+        }
+        environments = [evidence.environments[number] for number in {cell.environment for cell in cells}]
+        for package in PACKAGES:
+            versions = (entry.installed.get(package) for entry in environments)
+            self.values[package] = {without_build(version) for version in versions if version is not None}
         bad = [row.after if change is Change.NEW_RED else row.before for row in rows]
         cause = evidence.kinds[bad[0].kind].cause if bad[0] is not None else ""
         self.title = f"{_TOLD[change]}: {verdict} in {len(cells)} cell{'s' if len(cells) > 1 else ''}"

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Tree"]
+__all__ = ["Tree", "compact"]
 
 _AT_FDCWD = -100
 _EXCHANGE = 2

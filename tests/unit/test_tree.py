@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.names import file_name
+from reports.names import file_name, version_name
 from reports.tree import Tree
 
 
@@ -122,6 +122,10 @@ def test_any_text_has_a_name_that_is_one(text: str) -> None:
     assert 0 < len(name) <= 64
     assert all(letter.isascii() and (letter.isalnum() or letter in "-_") for letter in name)
     assert file_name(name) == name
+    version = version_name(text)
+    assert 0 < len(version) <= 64
+    assert ".." not in version and version[0] != "."
+    assert all(letter.isascii() and (letter.isalnum() or letter in "-_.") for letter in version)
 
 
 @given(
