@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from reports.answers import Answers
 from reports.api_schema import SCHEMA_FOLDER
 from reports.causes import Cause
-from reports.changes import Changes
 from reports.dataset import KeptEnvironment
 from reports.evidence import Evidence, Run
+from reports.findings import Findings
 from reports.names import file_name
 from reports.rules import Rule
 from reports.tree import Tree
@@ -39,15 +39,9 @@ class Details(Protocol):
         """`each_control`, `direct_url`, `torch_build` and the text of the `lock`; empty where it is not in that run."""
 
 
-def write_api(
-    tree: Tree,
-    evidence: Evidence,
-    answers: Answers,
-    causes: Sequence[Cause],
-    changes: Mapping[tuple[str, str], Changes],
-    details: Details | None,
-) -> None:
+def write_api(tree: Tree, found: Findings, details: Details | None) -> None:
     """Write everything below api/v1/, and the scripts that hand the same to the pages."""
+    evidence, answers, causes, changes = found.evidence, found.answers, found.causes, found.changes
     places = evidence.current()
     tree.data("answers", answers.as_json())
     tree.data("history", _history(evidence))
@@ -62,8 +56,8 @@ def write_api(
             tree.text(f"locks/{name}.txt", lock_lines(environment))
     _write_cells(tree, evidence, places, details)
     _write_results(tree, evidence, places)
-    for (before, after), found in changes.items():
-        tree.data(f"compare/{file_name(before)}..{file_name(after)}", found.as_json())
+    for (before, after), pair in changes.items():
+        tree.data(f"compare/{file_name(before)}..{file_name(after)}", pair.as_json())
     for name in ("profiles",):
         tree.json(name, {"schema_version": SCHEMA_VERSION, name: []})
     for path in sorted(SCHEMA_FOLDER.iterdir()):

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from xml.etree import ElementTree
 
 from reports.changes import Changes, Seen
 from reports.compare import Change, Row
 from reports.evidence import Evidence
+from reports.findings import Findings
 from reports.names import file_name, version_name
 from reports.tree import Tree
 from reports.versions import PACKAGES, without_build
@@ -28,8 +29,9 @@ _NAMED = 5
 _TOLD = {Change.NEW_RED: "new red", Change.NEW_GREEN: "new green"}
 
 
-def write_feeds(tree: Tree, evidence: Evidence, changes: Mapping[tuple[str, str], Changes], base: str | None) -> None:
+def write_feeds(tree: Tree, findings: Findings, base: str | None) -> None:
     """Write feed.xml, and a feed for each value of each probe axis and each version of each package, newest first."""
+    evidence, changes = findings.evidence, findings.changes
     entries: list[_Entry] = []
     for before, after in pairwise(evidence.runs):
         found = changes.get((before.id, after.id))

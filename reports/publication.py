@@ -8,11 +8,9 @@ from xml.sax.saxutils import escape
 
 from reports.api import Details, write_api
 from reports.badges import find_badges, write_badges
-from reports.causes import find_causes
-from reports.changes import find_changes
 from reports.dataset import DatasetModel
-from reports.evidence import Evidence
 from reports.feed import write_feeds
+from reports.findings import conclude
 from reports.site.build import write_site
 from reports.tree import Tree
 
@@ -41,15 +39,12 @@ def publish(
     Raises:
         ValueError: there is no run, or one is given twice.
     """
-    evidence = Evidence(datasets)
-    answers = evidence.answers()
-    causes = find_causes(evidence, answers)
-    changes = find_changes(evidence)
+    found = conclude(datasets)
     with Tree(target) as tree:
-        write_api(tree, evidence, answers, causes, changes, details)
-        write_badges(tree, find_badges(answers))
-        write_feeds(tree, evidence, changes, base)
-        pages = write_site(tree, evidence, answers, causes, changes, details, live)
+        write_api(tree, found, details)
+        write_badges(tree, find_badges(found.answers))
+        write_feeds(tree, found, base)
+        pages = write_site(tree, found, details, live)
         if base is not None:
             tree.text("sitemap.xml", _sitemap(base, pages))
             tree.text("robots.txt", f"User-agent: *\nAllow: /\nSitemap: {base}sitemap.xml\n")

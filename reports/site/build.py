@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -14,10 +14,8 @@ from markupsafe import Markup
 
 from reports.answers import Answers
 from reports.api import Details
-from reports.causes import Cause
-from reports.changes import Changes
 from reports.charts import draw_charts
-from reports.evidence import Evidence
+from reports.findings import Findings
 from reports.names import file_name
 from reports.tree import Tree
 from reports.versions import PACKAGES, in_order
@@ -41,15 +39,7 @@ _RUNNERS = ("cpu", "cuda", "emulated")
 """Those that one may ask for, measured or not."""
 
 
-def write_site(
-    tree: Tree,
-    evidence: Evidence,
-    answers: Answers,
-    causes: Sequence[Cause],
-    changes: Mapping[tuple[str, str], Changes],
-    details: Details | None,
-    live: bool,
-) -> list[str]:
+def write_site(tree: Tree, found: Findings, details: Details | None, live: bool) -> list[str]:
     """Write all pages and what they are made with; their paths, for a sitemap.
 
     With `live` there is a page that watches a run, for a server that knows of one.
@@ -57,7 +47,7 @@ def write_site(
     assets = Path(__file__).parent / "assets"
     for path in sorted(assets.iterdir()):
         tree.write(f"assets/{path.name}", path.read_bytes())
-    return _Pages(tree, evidence, answers, causes, live).write(changes, details)
+    return _Pages(tree, found, live).write(details)
 
 
 def _finalize(value: object) -> object:
@@ -66,8 +56,9 @@ def _finalize(value: object) -> object:
 
 
 class _Pages:
-    def __init__(self, tree: Tree, evidence: Evidence, answers: Answers, causes: Sequence[Cause], live: bool) -> None:
-        self._tree, self._evidence, self._answers, self._causes, self._live = tree, evidence, answers, causes, live
+    def __init__(self, tree: Tree, found: Findings, live: bool) -> None:
+        evidence, answers = found.evidence, found.answers
+        self._tree, self._found, self._evidence, self._answers, self._live = tree, found, evidence, answers, live
         self._paths: list[str] = []
         self._jinja = Environment(
             loader=PackageLoader("reports.site"),
@@ -94,7 +85,7 @@ class _Pages:
             },
         )
 
-    def write(self, changes: Mapping[tuple[str, str], Changes], details: Details | None) -> list[str]:
+    def write(self, details: Details | None) -> list[str]:
         probe = [(axis, axis) for axis in self._answers.axes]
         packages = [
             (package, package) for package in (*self._answers.order, "python") if package in self._answers.packages
@@ -104,13 +95,13 @@ class _Pages:
         self._page(
             "matrix.html", axes=axes, groups=list(MARKS)[:4], letters=_pairs(), letters_json=json.dumps(_pairs())
         )
-        self._page("causes.html", causes=self._causes)
+        self._page("causes.html", causes=self._found.causes)
         dates = {run.id: run.started[:10] for run in self._evidence.runs}
-        for cause in self._causes:
+        for cause in self._found.causes:
             self._page("cause.html", f"causes/{file_name(cause.id)}.html", cause=cause, dates=dates)
         self._environments(details)
         self._page("cell.html")
-        self._page("compare.html", pairs=self._compared(changes))
+        self._page("compare.html", pairs=self._compared())
         self._page("history.html", axes=[*probe, *[(name, name) for name in PACKAGES]])
         self._page("charts.html", charts=draw_charts(self._evidence), groups=list(MARKS)[:4])
         self._page("profiles.html")
@@ -192,9 +183,11 @@ class _Pages:
                 more=_MORE | (details.environment(entry.id) if details is not None else {}),
             )
 
-    def _compared(self, changes: Mapping[tuple[str, str], Changes]) -> list[tuple[str, str]]:
+    def _compared(self) -> list[tuple[str, str]]:
         """The newest run against the one before it first."""
-        found = sorted(changes.values(), key=lambda pair: (pair.after.started, pair.before.started), reverse=True)
+        found = sorted(
+            self._found.changes.values(), key=lambda pair: (pair.after.started, pair.before.started), reverse=True
+        )
         return [
             (
                 f"{file_name(pair.before.id)}..{file_name(pair.after.id)}",
