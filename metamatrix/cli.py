@@ -272,11 +272,12 @@ def main() -> None:
     try:
         app()
     except Exception as error:
+        from reports.wording import harmless
         from runner.errors import MetamatrixError
 
         if not isinstance(error, MetamatrixError):
             raise
-        print(f"metamatrix: {error}", file=sys.stderr)
+        print(harmless(f"metamatrix: {error}"), file=sys.stderr)
         if error.remedy:
-            print(error.remedy, file=sys.stderr)
+            print(harmless(error.remedy), file=sys.stderr)
         sys.exit(error.exit_code)

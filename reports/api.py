@@ -235,7 +235,9 @@ def _write_results(tree: Tree, evidence: Evidence, places: Mapping[str, tuple[in
     names = list(dict.fromkeys(name for run in reversed(evidence.runs) for name in run.columns))
     columns = {_COLUMNS.get(name, name): _gathered(evidence, places, name) for name in names}
     runs = [run.id for run in evidence.runs]
-    columns["run"] = {"values": runs, "rows": [number for number, _ in places.values()]}
+    rows = [number for number, _ in places.values()]
+    columns["run"] = {"values": runs, "rows": rows}
+    columns["probe_version"] = {"values": [run.data.probe_version for run in evidence.runs], "rows": rows}
     tree.json("results", {"schema_version": SCHEMA_VERSION, "columns": columns})
     tree.text("api/v1/results.csv", _csv(columns))
 

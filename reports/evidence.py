@@ -134,10 +134,13 @@ class Evidence:
         """Every cell once: (combination, environment, kind, run, attempts).
 
         The newest result counts, but no answer never takes the place of an answer: that was measured all the same.
+        What another version of the probe found is history only: it may have overlooked what this one sees.
         """
         silent = [kind.group in ("no answer", "unfinished") for kind in self.kinds]
         found: dict[tuple[int, int], tuple[int, int, int]] = {}
         for number, run in enumerate(self.runs):
+            if run.data.probe_version != self.newest.data.probe_version:
+                continue
             for combination, environment, kind, attempts in zip(
                 run.combinations, run.environments, run.kinds, run.attempts, strict=True
             ):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from reports.document import CellModel, EnvironmentModel
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # a lookup needs some words, and no models
+    from reports.document import CellModel, EnvironmentModel
 
 __all__ = ["CLASSES", "LETTERS", "MARKS", "MEANINGS", "cell_name", "environment_name", "harmless"]
 

@@ -9,6 +9,7 @@ from typing import Any
 from metamatrix.sources import cells_of
 from reports.compare import Change, Comparison, Row, compare
 from reports.document import CellModel
+from reports.wording import harmless
 from runner.errors import MetamatrixError
 
 __all__ = ["run_compare"]
@@ -39,7 +40,7 @@ def _print(found: Comparison[CellModel]) -> None:
     for change in _TOLD:
         rows = found.of(change)
         for row in rows[:_MOST]:
-            print(f"{change:10} {_name(row)}: {_verdict(row.before)} -> {_verdict(row.after)}")
+            print(harmless(f"{change:10} {_name(row)}: {_verdict(row.before)} -> {_verdict(row.after)}"))
         if len(rows) > _MOST:
             print(f"{change:10} and {len(rows) - _MOST} more; --json has them all")
     others = sum(1 for row in found.rows if row.another_failure)

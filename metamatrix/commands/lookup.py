@@ -8,13 +8,15 @@ from dataclasses import replace
 from metamatrix.sources import answers_from
 from reports import lookup
 from reports.answers import Answers
-from reports.lookup import Answer, Span
+from reports.lookup import Answer, Line, Span
 from reports.query import Query, QueryError, parse_query
+from reports.wording import harmless
 from runner.errors import MetamatrixError
 
 __all__ = ["run_lookup"]
 
 _MOST_PROOFS = 3
+_NAMED = ("pipeline", "load", "offload", "checkpoint", "lifecycle", "runner")
 
 
 def run_lookup(terms: list[str], good_for: str | None, runner: str, data: str | None, as_json: bool) -> int:
@@ -58,9 +60,9 @@ def _check_runner(runner: str) -> None:
 def _print_known(answers: Answers, axes: dict[str, list[str]]) -> None:
     """What can be asked about."""
     cells = sum(mask.bit_count() for row in answers.combinations for mask in row.kinds.values())
-    print(f"{cells} cells, measured {answers.runs[-1].started[:10]} by {answers.runs[-1].tool}")
+    print(harmless(f"{cells} cells, measured {answers.runs[-1].started[:10]} by {answers.runs[-1].tool}"))
     for name, values in axes.items():
-        print(f"  {name}: {', '.join(values)}")
+        print(harmless(f"  {name}: {', '.join(values)}"))
     for package, versions in answers.order.items():
         print(f"  {package}: {', '.join(str(version) for version, mask in versions if mask & answers.exist)}")
     print("ask: metamatrix lookup pipeline=sdxl offload=sequential 'diffusers>=0.36'")
@@ -73,21 +75,29 @@ def _print(answer: Answer, query: Query, axes: dict[str, list[str]], only_good: 
         unknown = sorted(runners - set(axes["runner"]))
         print(f"not measured on {', '.join(unknown)}" if unknown else "nothing was measured that fits all of this")
         for text in answer.near:
-            print("  " + text)
+            print(harmless("  " + text))
         return
     if not only_good:
         for line in answer.lines:
-            names = ("pipeline", "load", "offload", "checkpoint", "lifecycle", "runner")
-            print(" ".join(line.axes[name] for name in names if line.axes[name] not in ("canonical", "single")))
+            print(_heading(line))
             for span in line.spans:
                 print("  " + _words(span))
     for proof in answer.proofs[:_MOST_PROOFS]:
-        print("does not exist: " + " ".join(proof.split())[:300])
-    print(f"{total} cells: " + ", ".join(f"{count} {verdict}" for verdict, count in answer.counts.items()))
+        print(harmless("does not exist: " + " ".join(proof.split())[:300]))
+    print(harmless(f"{total} cells: " + ", ".join(f"{count} {name}" for name, count in answer.counts.items())))
     _print_newest(answer)
     print("assumed: " + ", ".join(f"{name} {value}" for name, value in answer.assumed.items()))
     newest = answer.answers.runs[-1]
-    print(f"measured {newest.started[:10]} by {newest.tool}")
+    print(harmless(f"measured {newest.started[:10]} by {newest.tool}"))
+
+
+def _heading(line: Line) -> str:
+    """What is not plain is named, and how sure the answer is where it was not simply measured."""
+    axes = line.axes
+    names = [axes[name] for name in _NAMED if name in axes and axes[name] not in ("canonical", "single")]
+    how = f" (approximate: {line.combination.rebuilt})" if line.combination.rebuilt is not None else ""
+    emulated = " (emulated on the CPU)" if line.combination.emulated else ""
+    return harmless(" ".join(names) + how + emulated)
 
 
 def _words(span: Span) -> str:
@@ -99,12 +109,13 @@ def _words(span: Span) -> str:
     if span.mask.bit_count() > 1:
         text += f" ({span.mask.bit_count()} environments)"
     kind = span.answers.kinds[span.kind]
-    return text + (f"\n    {kind.stage}: {' '.join(kind.cause.split())[:160]}" if kind.group == "bad" else "")
+    cause = f"\n    {kind.stage}: {' '.join(kind.cause.split())[:160]}" if kind.group == "bad" else ""
+    return harmless(text + cause)
 
 
 def _print_newest(answer: Answer) -> None:
     if answer.newest_good is None:
         print("no environment is good in all of this")
         return
-    print(f"newest good: {answer.answers.environments[answer.newest_good].id}")
-    print("  " + lookup.install_line(answer.answers, answer.newest_good))
+    print(harmless(f"newest good: {answer.answers.environments[answer.newest_good].id}"))
+    print(harmless("  " + lookup.install_line(answer.answers, answer.newest_good)))

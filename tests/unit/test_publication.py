@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
+from metamatrix.commands.lookup import run_lookup
 from reports.answers import Answers
 from reports.api_schema import SCHEMAS, api_schemas
 from reports.badges import find_badges
@@ -311,3 +312,36 @@ def test_damaged_answers_are_refused(change: Any) -> None:
     change(data)
     with pytest.raises(ValueError, match=r"."):
         Answers.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("terms", [[], ["load=any", "lifecycle=any"], ["verdict=bad", "load=any"], ["torch=1.0"]])
+def test_a_terminal_is_told_text_only(hostile: Path, terms: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A lookup in hostile data prints no escape, no mark of direction and no other control character."""
+    assert run_lookup(terms, None, "cpu", str(hostile), as_json=False) == 0
+    told = capsys.readouterr().out
+    assert told
+    assert not [letter for letter in told if not letter.isprintable() and letter != "\n"]
+
+
+def test_what_an_older_probe_found_is_history_only() -> None:
+    """A newer probe may see what the older one overlooked: its word alone counts, and the runs are still told."""
+    old, new = dataset(0, 3, 8), dataset(1, 2, 8)
+    evidence = Evidence([old.model_copy(update={"probe_version": "1"}), new])
+    answers = evidence.answers()
+    runs = {number for row in answers.combinations for number in row.runs}
+    assert runs == {1}
+    assert sum(mask.bit_count() for row in answers.combinations for mask in row.kinds.values()) == 2 * 8
+    assert len(evidence.current()) == 3 * 8
+
+
+def test_no_answer_never_takes_the_place_of_an_answer() -> None:
+    """A night without an answer leaves the answer of the night before, with its run; an answer replaces it."""
+    first, second = dataset(0, 1, 2), dataset(1, 1, 2)
+    silent = {"verdict": "harness-error", "group": "no answer", "stage": "build", "signature": "", "cause": "no disk"}
+    columns = {**second.columns, **{name: Column.of([value, value]) for name, value in silent.items()}}
+    night = second.model_copy(update={"columns": columns})
+    answers = Evidence([first, night]).answers()
+    assert {number for row in answers.combinations for number in row.runs} == {0}
+    assert {answers.kinds[number].verdict for row in answers.combinations for number in row.kinds} == {"pass"}
+    alone = Evidence([night]).answers()
+    assert {alone.kinds[number].group for row in alone.combinations for number in row.kinds} == {"no answer"}
