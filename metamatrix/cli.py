@@ -178,7 +178,8 @@ def lookup(
         typer.Argument(help="NAME=VALUE or a range, such as pipeline=sdxl 'diffusers>=0.36,<0.40' verdict=bad."),
     ] = None,
     good_for: Annotated[
-        Optional[str], typer.Option("--good-for", help="The newest environment that is good for these pipelines.")
+        Optional[list[str]],
+        typer.Option("--good-for", help="The newest environment that is good for these pipelines, such as sdxl,flux."),
     ] = None,
     runner: Annotated[str, typer.Option("--runner", help="Where it was measured.")] = "cpu",
     data: Annotated[
@@ -194,7 +195,7 @@ def lookup(
     """Look up what was measured: good and bad as version ranges, and the newest good set of versions."""
     from metamatrix.commands.lookup import run_lookup
 
-    raise typer.Exit(run_lookup(terms or [], good_for, runner, data, as_json))
+    raise typer.Exit(run_lookup(terms or [], ",".join(good_for or []), runner, data, as_json))
 
 
 @app.command()

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from metamatrix.document import document
 from metamatrix.planning import narrowed
-from metamatrix.publish import document
 from reports.dataset import DatasetModel, KeptEnvironment, compact, read_dataset
+from reports.document import ResultsModel
 from runner.checkpoints.damage import NAMES
 from runner.checkpoints.pipelines import PIPELINES
 from runner.errors import MetamatrixError
@@ -27,9 +28,9 @@ from runner.results.folder import RunFolder
 __all__ = ["dataset", "plan_again"]
 
 
-def dataset(folder: RunFolder) -> DatasetModel:
-    """The data set of a run's folder."""
-    results = document(folder)
+def dataset(folder: RunFolder, results: ResultsModel | None = None) -> DatasetModel:
+    """The data set of a run's folder; `results` are its results where they were concluded already."""
+    results = results or document(folder)
     plan = folder.plan()
     assert plan is not None  # `document` has read it
     published = {environment.id: environment for environment in results.environments}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.document import ResultsModel
-from reports.evidence import clipped
+from reports.wording import clipped
 from runner.results.folder import read_text
 
 __all__ = ["RunDetails"]

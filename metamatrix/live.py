@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from pathlib import Path
@@ -56,14 +55,20 @@ class Live:
         }
 
     def running(self) -> bool:
-        """Whether a process holds the folder: asked of the system, because to try the lock could be in a run's way."""
+        """Whether a process of this machine holds the folder.
+
+        Linux is asked, because to try the lock could be in a run's way. By the inode alone: on some file systems the
+        device that a file says is not the one that its lock says.
+        """
         try:
             held = (self._folder / ".lock").stat()
             locks = Path("/proc/locks").read_text(encoding="ascii")
         except OSError:
             return False
-        place = f"{os.major(held.st_dev):02x}:{os.minor(held.st_dev):02x}:{held.st_ino}"
-        return any(place in line.split() and "WRITE" in line.split() for line in locks.splitlines())
+        rows = (line.split() for line in locks.splitlines())
+        return any(
+            {"FLOCK", "WRITE"} <= set(row) and row[5].endswith(f":{held.st_ino}") for row in rows if len(row) > 5
+        )
 
     def _read_plan(self) -> Plan | None:
         """The plan, read again only where it was written again."""

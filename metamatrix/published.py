@@ -46,6 +46,8 @@ def published_before(source: str, first: bool = False) -> list[DatasetModel]:
         raise MetamatrixError(
             f"{root}{_INDEX} is no index of a site: {error}", "Give the site's own address."
         ) from error
+    if len({identifier for identifier, _, _ in runs}) != len(runs):
+        raise MetamatrixError(f"{root}{_INDEX} names a run twice")
     return [_dataset(root, *run) for run in runs]
 
 

@@ -12,11 +12,12 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from reports.site import POLICY
+
 __all__ = ["is_loopback", "make_server"]
 
-_POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _HEADERS = {
-    "Content-Security-Policy": _POLICY,
+    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -81,7 +82,11 @@ class _Handler(SimpleHTTPRequestHandler):
         return True
 
     def _send_live(self, live: Callable[[], dict[str, Any]]) -> None:
-        body = json.dumps(live()).encode()
+        try:
+            body = json.dumps(live()).encode()
+        except Exception as error:  # the folder may be in any state: the page says so and asks again
+            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, "The run's folder cannot be read now", str(error)[:500])
+            return
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

@@ -1,21 +1,17 @@
 """Where do results come from that a command reads? A run's folder, a data set's, or the address of a published site.
 
-What reads runs is imported where one is read. Answers are kept in the user's cache: to read a million results takes
-seconds, to read what a lookup needs of them some milliseconds.
+What reads runs is imported where one is read.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import reports
+from metamatrix.answers_cache import kept_answers
 from reports.answers import Answers
 from runner.errors import MetamatrixError
-from runner.whole_files import write_whole
 
 if TYPE_CHECKING:
     from reports.api import Details
@@ -56,17 +52,29 @@ def answers_from(source: str | None) -> Answers:
     if is_address(source):
         return _fetched(source)
     folder = Path(source)
-    published = next((path for path in (folder / _ANSWERS, folder / "site" / _ANSWERS) if path.exists()), None)
-    if published is not None and not is_run(folder):
+    if folder.name in (_DATASET, "index.html"):
+        folder = folder.parent
+    published = folder / _ANSWERS
+    if published.exists() and not is_run(folder) and not (folder / _DATASET).exists():
         return _parsed(published.read_bytes(), str(published))
     return _kept(folder)
+
+
+def _kept(folder: Path) -> Answers:
+    def make() -> Answers:
+        from reports.evidence import Evidence
+
+        return Evidence([dataset_of(folder)]).answers()
+
+    return kept_answers(folder, make)
 
 
 def _fetched(address: str) -> Answers:
     """The answers of a published site."""
     from metamatrix.fetch import fetch
 
-    place = address if address.endswith(".json") else address.rstrip("/") + "/" + _ANSWERS
+    root = address.removesuffix("index.html").rstrip("/")
+    place = address if address.endswith(".json") else f"{root}/{_ANSWERS}"
     return _parsed(fetch(place, _MOST), place)
 
 
@@ -75,48 +83,6 @@ def _parsed(text: bytes, place: str) -> Answers:
         return Answers.from_json(text)
     except ValueError as error:
         raise MetamatrixError(f"{place} holds no answers: {error}", "Give the site's own address or folder.") from error
-
-
-def _kept(folder: Path) -> Answers:
-    """The answers of a folder, from the cache where nothing has changed in it since."""
-    state = _state(folder)
-    name = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    path = _cache() / f"{name}.json"
-    try:
-        head, _, text = path.read_bytes().partition(b"\n")
-        if json.loads(head) == state:
-            return Answers.from_json(text)
-    except (OSError, ValueError):
-        pass  # there is none, or it was cut: it is made again
-    from reports.evidence import Evidence
-
-    found = Evidence([dataset_of(folder)]).answers()
-    body = json.dumps(found.as_json(), separators=(",", ":"))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(state).encode() + b"\n" + body.encode())
-    except OSError:
-        pass  # a cache that cannot be written costs time and no answer
-    return found
-
-
-def _state(folder: Path) -> list[object]:
-    """What changes when the results in a folder do."""
-    from metamatrix import __version__
-
-    files = ("results.sqlite", "results.sqlite-wal", "plan.json", _DATASET)
-    found: list[object] = [__version__]
-    for name in files:
-        try:
-            status = (folder / name).stat()
-            found.append([name, status.st_size, status.st_mtime_ns, status.st_ino])
-        except OSError:
-            found.append([name])
-    return found
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "metamatrix" / "answers"
 
 
 def dataset_of(folder: Path) -> DatasetModel:
@@ -154,12 +120,12 @@ def read_source(folder: Path) -> tuple[ResultsModel | None, DatasetModel, Detail
         return None, dataset_of(folder), None
     from metamatrix.dataset import dataset
     from metamatrix.details import RunDetails
-    from metamatrix.publish import document
+    from metamatrix.document import document
     from runner.results.folder import RunFolder
 
     with RunFolder(folder, writing=False) as run:
         results = document(run)
-        kept = dataset(run)
+        kept = dataset(run, results)
     return results, kept, RunDetails(folder, results)
 
 
@@ -170,7 +136,7 @@ def cells_of(folder: Path) -> list[CellModel]:
         MetamatrixError: there is neither.
     """
     if is_run(folder):
-        from metamatrix.publish import document
+        from metamatrix.document import document
         from runner.results.folder import RunFolder
 
         with RunFolder(folder, writing=False) as run:

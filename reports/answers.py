@@ -7,16 +7,16 @@ are some hundred kilobytes, a question is a few operations on large integers, an
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from packaging.version import InvalidVersion, Version
 
-from reports.versions import PACKAGES, public
+from reports.versions import PACKAGES, public, without_build
 
-__all__ = ["Answers", "Combination", "Environment", "Kind", "Packages", "RunName", "bits"]
+__all__ = ["Answers", "Combination", "Environment", "Kind", "Packages", "RunName", "bits", "install_line", "is_sound"]
 
 SCHEMA_VERSION = 1
 
@@ -190,6 +190,26 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
+def install_line(answers: Answers, place: int) -> str:
+    """The command that installs the chosen packages of an environment at the versions that were measured."""
+    chosen = [package for package in answers.environments[place].chosen if package != "python"]
+    versions = [(name, answers.version(place, name)) for name in chosen]
+    pins = [f"{name.replace('_', '-')}=={without_build(version)}" for name, version in versions if version is not None]
+    return "pip install " + " ".join(pins)
+
+
+class _Probed(Protocol):
+    @property
+    def values(self) -> tuple[str, ...]: ...
+    @property
+    def rebuilt(self) -> str | None: ...
+
+
+def is_sound(axes: Sequence[str], row: _Probed) -> bool:
+    """Whether a combination speaks of the libraries: a sound checkpoint, loaded by the libraries' own ways."""
+    return row.rebuilt is None and row.values[axes.index("checkpoint")] == "canonical"
+
+
 def _version(text: str) -> Version | None:
     """A version to compare with; None for what is none, such as a commit."""
     try:
@@ -258,6 +278,8 @@ def _check(found: Answers) -> None:
         raise ValueError("something that should be text is none")
     if not found.runs:
         raise ValueError("there is no run")
+    if missing := {"pipeline", "load", "checkpoint"}.difference(found.axes):
+        raise ValueError(f"the axes lack {', '.join(sorted(missing))}")
     for name, column in found.packages.items():
         if len(column.rows) != count or not all(-1 <= row < len(column.values) for row in column.rows):
             raise ValueError(f"the versions of {name} do not fit the environments")

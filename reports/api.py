@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from reports.answers import Answers
 from reports.api_schema import SCHEMA_FOLDER
 from reports.causes import Cause
+from reports.columns import PUBLISHED_AS, as_csv, gather_columns
 from reports.dataset import KeptEnvironment
 from reports.evidence import Evidence, Run
+from reports.files import API, compare_name, lock_path, run_path, write_both, write_json, write_script
 from reports.findings import Findings
 from reports.names import file_name
 from reports.rules import Rule
 from reports.tree import Tree
 from reports.versions import PACKAGES
-from reports.wording import MEANINGS
+from reports.wording import CAVEATS, MEANINGS, SILENT
 
 __all__ = ["SCHEMA_VERSION", "Details", "cause_json", "lock_lines", "write_api"]
 
 SCHEMA_VERSION = 1
-
-_COLUMNS = {"group": "class"}
-"""Columns of data sets that have another name in what is published."""
+_TORCH_INDEX = "https://download.pytorch.org/whl/{build}"
 
 
 class Details(Protocol):
@@ -42,27 +40,28 @@ class Details(Protocol):
 def write_api(tree: Tree, found: Findings, details: Details | None) -> None:
     """Write everything below api/v1/, and the scripts that hand the same to the pages."""
     evidence, answers, causes, changes = found.evidence, found.answers, found.causes, found.changes
-    places = evidence.current()
-    tree.data("answers", answers.as_json())
-    tree.data("history", _history(evidence))
-    tree.data("errors", {"schema_version": SCHEMA_VERSION, "errors": [_short(cause) for cause in causes]})
+    places = evidence.subjects()
+    write_both(tree, "answers", answers.as_json())
+    write_both(tree, "history", _history(evidence))
+    write_both(tree, "errors", {"schema_version": SCHEMA_VERSION, "errors": [_short(cause) for cause in causes]})
     for cause in causes:
-        tree.json(f"errors/{file_name(cause.id)}", cause_json(cause, answers))
+        write_json(tree, f"errors/{file_name(cause.id)}", cause_json(cause, answers))
     for environment in evidence.environments:
         entry = {"schema_version": SCHEMA_VERSION, **environment.model_dump(mode="json")}
         name = file_name(environment.id)
-        tree.json(f"environments/{name}", {**entry, **(details.environment(environment.id) if details else {})})
+        write_json(tree, f"environments/{name}", {**entry, **(details.environment(environment.id) if details else {})})
         if environment.packages:
-            tree.text(f"locks/{name}.txt", lock_lines(environment))
+            tree.text(lock_path(environment.id), lock_lines(environment))
     _write_cells(tree, evidence, places, details)
-    _write_results(tree, evidence, places)
+    columns = gather_columns(evidence, places)
+    write_json(tree, "results", {"schema_version": SCHEMA_VERSION, "columns": columns})
+    tree.text(f"{API}/results.csv", as_csv(columns))
     for (before, after), pair in changes.items():
-        tree.data(f"compare/{file_name(before)}..{file_name(after)}", pair.as_json())
-    for name in ("profiles",):
-        tree.json(name, {"schema_version": SCHEMA_VERSION, name: []})
+        write_both(tree, f"compare/{compare_name(before, after)}", pair.as_json())
+    write_json(tree, "profiles", {"schema_version": SCHEMA_VERSION, "profiles": []})
     for path in sorted(SCHEMA_FOLDER.iterdir()):
-        tree.write(f"api/v1/schemas/{path.name}", path.read_bytes())
-    tree.data("index", _index(tree, evidence, answers, list(changes)))
+        tree.write(f"{API}/schemas/{path.name}", path.read_bytes())
+    write_both(tree, "index", _index(tree, evidence, answers, list(changes)))
 
 
 def _index(tree: Tree, evidence: Evidence, answers: Answers, compared: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -70,8 +69,8 @@ def _index(tree: Tree, evidence: Evidence, answers: Answers, compared: Sequence[
     runs = []
     for run in evidence.runs:
         content = run.data.as_json().encode("utf-8", "backslashreplace")
-        path = f"runs/{file_name(run.id)}/dataset.json"
-        tree.write(f"api/v1/{path}", content)
+        path = run_path(run.id)
+        tree.write(f"{API}/{path}", content)
         runs.append(
             {
                 "id": run.id,
@@ -94,6 +93,7 @@ def _index(tree: Tree, evidence: Evidence, answers: Answers, compared: Sequence[
         "runners": answers.values.get("runner", []),
         "environments": len(answers.environments),
         "meanings": MEANINGS,
+        "caveats": [{"axes": axes, "text": text} for axes, text in CAVEATS],
         "names": _names(evidence),
         "compare": [{"before": before, "after": after} for before, after in compared],
         "files": {
@@ -117,11 +117,22 @@ def _names(evidence: Evidence) -> list[list[str]]:
 
 
 def lock_lines(environment: KeptEnvironment) -> str:
-    """The packages of an environment with the digests of their wheels, as pip and uv take them."""
+    """The packages of an environment with the digests of their wheels, as pip and uv take them.
+
+    A build of torch that says so in its version is on the index of that build only.
+    """
     lines = [f"# environment {environment.id}: the very wheels that were measured"]
+    torch = next((version for name, version, _, _ in environment.packages if name == "torch"), "")
+    build = torch.partition("+")[2]
+    if build and build.isalnum():
+        lines.append(f"--extra-index-url {_TORCH_INDEX.format(build=build)}")
     for name, version, _, digest in sorted(environment.packages):
         lines.append(f"{name}=={version} --hash=sha256:{digest}")
-    return "\n".join(line.replace("\n", " ").replace("\r", " ") for line in lines) + "\n"
+    return "\n".join(_one_line(line) for line in lines) + "\n"
+
+
+def _one_line(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _short(cause: Cause) -> dict[str, Any]:
@@ -131,8 +142,11 @@ def _short(cause: Cause) -> dict[str, Any]:
         "stage": cause.stage,
         "cause": cause.text,
         "cells": cause.cells,
+        "sound": cause.sound,
         "regex": cause.pattern,
         "rules": [str(rule) for rule in cause.rules.rules],
+        "alternatives": [str(rule) for rule in cause.rules.alternatives],
+        "fix": [f"{entry.axis}={entry.value}" for entry in cause.remedies if entry.good == entry.measured][:3],
     }
 
 
@@ -174,7 +188,8 @@ def _history(evidence: Evidence) -> dict[str, Any]:
     """For each run how many cells of each class had each value of each axis."""
     runs = []
     for run in evidence.runs:
-        groups = [evidence.kinds[kind].group for kind in run.kinds]
+        shown = ["no answer" if kind.group in SILENT else kind.group for kind in evidence.kinds]
+        groups = [shown[kind] for kind in run.kinds]
         axes: dict[str, dict[str, dict[str, int]]] = {"all": {"all": dict(Counter(groups))}}
         for place, axis in enumerate(evidence.axes):
             axes[axis] = _counted([evidence.combinations[row].values[place] for row in run.combinations], groups)
@@ -197,7 +212,31 @@ def _counted(values: Sequence[str], groups: Sequence[str]) -> dict[str, dict[str
 def _write_cells(
     tree: Tree, evidence: Evidence, places: Mapping[str, tuple[int, int]], details: Details | None
 ) -> None:
-    """One file a cell for programs; for pages one an environment and pipeline, with what repeats kept once."""
+    """One file a subject for programs; for pages one an environment and pipeline, of the cells that answers tell of."""
+    lives = _lives(evidence)
+
+    def whole(run: Run, row: int) -> dict[str, Any]:
+        subject = run.subjects[row]
+        cell = {**_cell(evidence, run, row), "run": run.id, "history": lives[subject]}
+        if details is not None and run is evidence.newest:
+            cell |= details.cell(subject)
+        return cell
+
+    for subject, (number, row) in places.items():
+        cell = whole(evidence.runs[number], row)
+        write_json(tree, f"cells/{file_name(subject)}", {"schema_version": SCHEMA_VERSION, **cell})
+    pages: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    pipeline = evidence.axes.index("pipeline")
+    for place in evidence.cells():
+        environment = evidence.environments[place.environment].id
+        value = evidence.combinations[place.combination].values[pipeline]
+        pages[environment, value].append(whole(evidence.runs[place.run], place.row))
+    for (environment, value), cells in pages.items():
+        write_script(tree, f"cells/{file_name(environment)}/{file_name(value)}", cells)
+
+
+def _lives(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
+    """What each run said of a subject, oldest first."""
     lives: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for run in evidence.runs:
         for row, subject in enumerate(run.subjects):
@@ -211,78 +250,13 @@ def _write_cells(
                     "signature": kind.signature,
                 }
             )
-    pages: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for subject, (number, row) in places.items():
-        run = evidence.runs[number]
-        cell = {**_cell(evidence, run, row), "run": run.id, "history": lives[subject]}
-        if details is not None:
-            cell |= details.cell(subject)
-        tree.json(f"cells/{file_name(subject)}", {"schema_version": SCHEMA_VERSION, **cell})
-        pages[cell["environment"], cell["axes"].get("pipeline", "")].append(cell)
-    for (environment, pipeline), cells in pages.items():
-        tree.script(f"cells/{file_name(environment)}/{file_name(pipeline)}", cells)
+    return lives
 
 
 def _cell(evidence: Evidence, run: Run, row: int) -> dict[str, Any]:
     columns = run.columns
-    cell = {_COLUMNS.get(name, name): columns[name][row] for name in columns if not name.startswith("axes.")}
+    cell = {PUBLISHED_AS.get(name, name): columns[name][row] for name in columns if not name.startswith("axes.")}
+    installed = evidence.environments[run.environments[row]].installed
+    cell["versions"] = {package: installed[package] for package in PACKAGES if package in installed}
     cell["axes"] = dict(zip(evidence.axes, evidence.combinations[run.combinations[row]].values, strict=True))
     return cell
-
-
-def _write_results(tree: Tree, evidence: Evidence, places: Mapping[str, tuple[int, int]]) -> None:
-    """The newest result of every subject: as columns, each value once, and as CSV."""
-    names = list(dict.fromkeys(name for run in reversed(evidence.runs) for name in run.columns))
-    columns = {_COLUMNS.get(name, name): _gathered(evidence, places, name) for name in names}
-    runs = [run.id for run in evidence.runs]
-    rows = [number for number, _ in places.values()]
-    columns["run"] = {"values": runs, "rows": rows}
-    columns["probe_version"] = {"values": [run.data.probe_version for run in evidence.runs], "rows": rows}
-    tree.json("results", {"schema_version": SCHEMA_VERSION, "columns": columns})
-    tree.text("api/v1/results.csv", _csv(columns))
-
-
-def _gathered(evidence: Evidence, places: Mapping[str, tuple[int, int]], name: str) -> dict[str, Any]:
-    """One column over all runs; only each different value is looked at, not each cell."""
-    values: list[Any] = []
-    known: dict[str, int] = {}
-    tables, rows = [], []
-    for run in evidence.runs:
-        column = run.columns.get(name)
-        table = []
-        for value in column.values if column is not None else [None]:
-            key = repr(value)
-            if key not in known:
-                known[key] = len(values)
-                values.append(value)
-            table.append(known[key])
-        tables.append(table)
-        rows.append(column.rows if column is not None else [0] * len(run.subjects))
-    found = [tables[number][rows[number][row]] for number, row in places.values()]
-    return {"values": values, "rows": found}
-
-
-_NOT_IN_CSV = ("tensors", "requested", "expectation")
-
-
-def _csv(columns: Mapping[str, Mapping[str, Any]]) -> str:
-    names = [name for name in columns if name not in _NOT_IN_CSV]
-    texts = [[_inert(value) for value in columns[name]["values"]] for name in names]
-    rows = [columns[name]["rows"] for name in names]
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([name.removeprefix("axes.") for name in names])
-    writer.writerows(_lines(texts, rows))
-    return file.getvalue()
-
-
-def _lines(texts: Sequence[Sequence[str]], rows: Sequence[Sequence[int]]) -> Iterator[tuple[str, ...]]:
-    columns = ([own[row] for row in places] for own, places in zip(texts, rows, strict=True))
-    return zip(*columns, strict=True)
-
-
-def _inert(value: Any) -> str:
-    """A value as the text of one field: of one line, without control characters, and no formula to a spreadsheet."""
-    text = "" if value is None else str(value)
-    flat = "".join(letter if letter.isprintable() else " " for letter in text)
-    return "'" + flat if flat[:1] in ("=", "+", "-", "@") else flat

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from reports.dataset import Column
+from reports.dataset import Column, KeptEnvironment
 from reports.document import AttemptModel, Group
 
 __all__ = ["SCHEMAS", "SCHEMA_FOLDER", "api_schemas"]
@@ -25,7 +25,9 @@ class _Model(BaseModel):
 
 
 class _Versioned(_Model):
-    schema_version: int = Field(ge=1, description="Grows by one when fields are added.")
+    schema_version: int = Field(
+        ge=1, description="Grows only when a reader of an older version would misread it; new fields do not."
+    )
 
 
 class _Run(_Model):
@@ -45,6 +47,11 @@ class _Pair(_Model):
     after: str
 
 
+class _Caveat(_Model):
+    axes: dict[str, str]
+    text: str
+
+
 class Index(_Versioned):
     """api/v1/index.json: what there is."""
 
@@ -53,6 +60,7 @@ class Index(_Versioned):
     runners: list[str]
     environments: int
     meanings: dict[str, str] = Field(description="Verdict -> what it means.")
+    caveats: list[_Caveat] = Field(description="What verdicts with these values of axes do not say.")
     names: list[tuple[str, str]] = Field(description="Ids that cannot be file names, with the name of their file.")
     compare: list[_Pair]
     files: dict[str, str]
@@ -106,27 +114,14 @@ class AnswersFile(_Versioned):
 
 
 class Results(_Versioned):
-    """api/v1/results.json: the newest result of everything that was ever asked, as columns."""
+    """api/v1/results.json: the result that counts of everything that was ever asked, as columns."""
 
     columns: dict[str, Column] = Field(description="`values[rows[n]]` is the n-th cell's value.")
 
 
-class EnvironmentFile(_Versioned):
-    """api/v1/environments/ID.json."""
+class EnvironmentFile(KeptEnvironment, _Versioned):
+    """api/v1/environments/ID.json; the last four are of the newest run only."""
 
-    id: str
-    requested: dict[str, str]
-    exact: dict[str, str]
-    installed: dict[str, str]
-    backend: str
-    python: str | None
-    platform: str | None
-    packages: list[tuple[str, str, str, str]] = Field(description="Name, version, wheel, sha256.")
-    controls: int
-    missed: list[dict[str, Any]]
-    drift: str
-    proof: str
-    fault: str
     each_control: list[dict[str, Any]] | None = None
     direct_url: dict[str, Any] | None = None
     torch_build: str | None = None
@@ -153,6 +148,7 @@ class CellFile(_Versioned):
     environment: str
     run: str
     axes: dict[str, str]
+    versions: dict[str, str] = Field(description="What was installed of the packages that environments differ in.")
     requested: dict[str, str]
     verdict: str
     group: Group = Field(alias="class")
@@ -178,8 +174,11 @@ class _ErrorLine(_Model):
     stage: str
     cause: str
     cells: int
+    sound: int = Field(description="Of the cells, those with a sound checkpoint and a load of the libraries' own.")
     regex: str | None = Field(description="Finds its message in a log; null where it leaves none.")
-    rules: list[str] = Field(description="In the words of a lookup.")
+    rules: list[str] = Field(description="In the words of a lookup; an axis that is not named may have any value.")
+    alternatives: list[str] = Field(description="As small as a single rule, and as right by what was measured.")
+    fix: list[str] = Field(description="With one axis changed so, all such cells that were measured pass.")
 
 
 class Errors(_Versioned):
@@ -220,6 +219,7 @@ class ErrorFile(_Versioned):
     stage: str
     cause: str
     cells: int
+    sound: int
     environments: int
     expected: int
     regex: str | None

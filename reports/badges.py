@@ -1,6 +1,7 @@
 """What does a badge say? One value of an axis in the newest environments where it was measured, in a few words.
 
-Only sound checkpoints, loaded as the libraries do it: our own reconstructions feed no badge.
+Only sound checkpoints, loaded as the libraries do it, and one image, as an answer assumes: our own reconstructions feed
+no badge.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import Any
 
 from markupsafe import escape
 
-from reports.answers import Answers, Combination
+from reports.answers import Answers, Combination, is_sound
+from reports.files import compact, write_json
 from reports.names import file_name, version_name
-from reports.tree import Tree, compact
+from reports.tree import Tree
 from reports.versions import PACKAGES, without_build
-from reports.wording import harmless
+from reports.wording import SILENT, harmless
 
 __all__ = ["Badge", "find_badges", "write_badges"]
 
@@ -39,58 +41,64 @@ class Badge:
 
 
 def find_badges(answers: Answers) -> list[Badge]:
-    """A badge for each value of each probe axis, in the newest environment, and for each version of each package."""
-    rows = [row for row in answers.combinations if _counts(answers, row)]
+    """A badge for each value of each probe axis, in the newest environment that answers, and for each version."""
+    sound = [row for row in answers.combinations if is_sound(answers.axes, row)]
+    life = answers.axes.index("lifecycle") if "lifecycle" in answers.axes else None
+    rows = [row for row in sound if life is None or row.values[life] == "single"]
     found = []
     for place, axis in enumerate(answers.axes):
         if axis in ("checkpoint", "dtype"):
             continue  # only sound checkpoints count, and there is one dtype
         for value in answers.values[axis]:
-            own = [row for row in rows if row.values[place] == value]
+            own = _real([row for row in (sound if place == life else rows) if row.values[place] == value])
+            if not own and not any(row.values[place] == value for row in sound):
+                continue  # our reconstructions feed no badge
             newest = max((_newest(answers, row) for row in own), default=-1)
-            found.append(_badge(answers, axis, value, own, 1 << newest if newest >= 0 else 0))
+            found.append(_badge(answers, axis, value, own, 1 << newest if newest >= 0 else answers.exist))
     for package in PACKAGES:
         for version, mask in answers.order.get(package, []):
-            found.append(_badge(answers, package, str(version), rows, mask & answers.exist))
+            if mask & answers.exist:
+                found.append(_badge(answers, package, str(version), _real(rows), mask & answers.exist))
     return found
 
 
-def _counts(answers: Answers, row: Combination) -> bool:
-    """Whether a combination may feed a badge."""
-    checkpoint = row.values[answers.axes.index("checkpoint")] if "checkpoint" in answers.axes else "canonical"
-    return row.rebuilt is None and checkpoint == "canonical"
+def _real(rows: list[Combination]) -> list[Combination]:
+    """What was measured on real runners; what was emulated only where there is nothing else, and then it is said."""
+    return [row for row in rows if not row.emulated] or rows
 
 
 def _newest(answers: Answers, row: Combination) -> int:
+    """The newest environment with an answer, or -1."""
     together = 0
-    for mask in row.kinds.values():
-        together |= mask & answers.exist
+    for number, mask in row.kinds.items():
+        if answers.kinds[number].group in ("good", "bad"):
+            together |= mask & answers.exist
     return together.bit_length() - 1
 
 
 def _badge(answers: Answers, axis: str, value: str, rows: list[Combination], environments: int) -> Badge:
     counts: Counter[str] = Counter()
-    emulated = bool(rows) and all(row.emulated for row in rows)
+    emulated = ", emulated" if rows and rows[0].emulated else ""
     for row in rows:
         for number, mask in row.kinds.items():
             kind = answers.kinds[number]
             name = "expected" if kind.group == "bad" and kind.expected else kind.group
             counts[name] += (mask & environments).bit_count()
     good, bad, expected = counts["good"], counts["bad"], counts["expected"]
-    silent = counts["no answer"] + counts["unfinished"]
+    silent = sum(counts[group] for group in SILENT)
     answered = good + bad + expected
     if not answered:
-        return Badge(axis, value, "not measured", "silent")
+        words = "no answer" if silent else "unsupported" if counts["not applicable"] else "not measured"
+        return Badge(axis, value, words + emulated, "silent")
     if bad or expected:
         message, state = f"{bad + expected} of {answered} bad", "bad" if bad else "expected"
     else:
         message, state = f"{good} good", "good"
     if silent:
         message, state = f"{message}, {silent} no answer", "silent" if state == "good" else state
-    if axis not in PACKAGES and environments:
-        version = answers.version(environments.bit_length() - 1, "diffusers")
-        message += f" (diffusers {without_build(version)})" if version else ""
-    return Badge(axis, value, message + (", emulated" if emulated else ""), state)
+    version = answers.version(environments.bit_length() - 1, "diffusers") if axis not in PACKAGES else None
+    where = f" (diffusers {without_build(version)})" if version else ""
+    return Badge(axis, value, message + where + emulated, state)
 
 
 def write_badges(tree: Tree, badges: list[Badge]) -> None:
@@ -101,7 +109,7 @@ def write_badges(tree: Tree, badges: list[Badge]) -> None:
         tree.text(path + ".svg", _svg(badge))
         tree.text(path + ".json", _shields(badge))
         listed.append({"axis": badge.axis, "value": badge.value, "message": badge.message, "path": path})
-    tree.json("badges", {"schema_version": 1, "badges": listed})
+    write_json(tree, "badges", {"schema_version": 1, "badges": listed})
 
 
 def _shields(badge: Badge) -> str:

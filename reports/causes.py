@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from reports.answers import Answers, bits
+from reports.answers import Answers, bits, is_sound
 from reports.evidence import Evidence
 from reports.rules import Rules, Space
 
 __all__ = ["Cause", "Remedy", "find_causes", "pattern_of"]
 
 _MOST_REMEDIES = 8
+_NO_ADVICE = ("pipeline", "runner")
+"""Axes that nobody changes to get rid of a failure."""
 _EXAMPLES = 5
 
 
@@ -46,7 +48,7 @@ class Cause:
     """One failure.
 
     `text` is the cause of one of its cells, `pattern` a regular expression for it in a log, or None where it leaves no
-    message. `first` and `last` are runs; `newest` says whether the newest run still has it. `examples` are cells as
+    message. `sound` of the cells have a sound checkpoint and a load of the libraries' own. `first` and `last` are runs; `newest` says whether the newest run still has it. `examples` are cells as
     (combination, environment) of the answers.
     """
 
@@ -56,6 +58,7 @@ class Cause:
     text: str
     pattern: str | None
     cells: int
+    sound: int
     environments: int
     expected: int
     rules: Rules
@@ -97,6 +100,11 @@ def find_causes(evidence: Evidence, answers: Answers) -> tuple[Cause, ...]:
                 text=kind.cause,
                 pattern=pattern_of(kind.cause),
                 cells=sum(mask.bit_count() for mask in cells.values()),
+                sound=sum(
+                    mask.bit_count()
+                    for place, mask in cells.items()
+                    if is_sound(answers.axes, answers.combinations[place])
+                ),
                 environments=together.bit_count(),
                 expected=sum(mask.bit_count() for mask in space.of_kinds(expected).values()),
                 rules=space.explain(cells),
@@ -183,7 +191,7 @@ class _Neighbours:
             for axis, name in enumerate(self._answers.axes):
                 for other in self._combinations[axis, *_but(values, axis)]:
                     value = self._answers.combinations[other].values[axis]
-                    if other != place and (name != "checkpoint" or value == "canonical"):
+                    if other != place and name not in _NO_ADVICE and (name != "checkpoint" or value == "canonical"):
                         key = (name, value)
                         good[key] += (self._good[other] & mask).bit_count()
                         measured[key] += (self._answered[other] & mask).bit_count()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from reports.compare import Change, Comparison, compare
+from reports.compare import Change, Comparison, Row, compare
 from reports.evidence import Evidence, Run
 from reports.versions import PACKAGES
 
@@ -31,18 +31,20 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The comparison of two runs."""
+    """The comparison of two runs. `told` are its rows without those that are good as before: they are only counted."""
 
     evidence: Evidence
     before: Run
     after: Run
-    comparison: Comparison[Seen]
+    counts: Mapping[Change, int]
+    told: tuple[Row[Seen], ...]
+
+    def of(self, change: Change) -> list[Row[Seen]]:
+        return [row for row in self.told if row.change is change]
 
     def as_json(self) -> dict[str, Any]:
-        """Rows as columns of numbers; what is good as before is only counted: it is most, and nothing is to be told."""
-        told = [row for row in self.comparison.rows if row.change is not Change.SAME_GOOD]
-        counts = self.comparison.counts()
-        changes = list(Change)
+        """Rows as columns of numbers."""
+        told, counts, changes = self.told, self.counts, list(Change)
         kinds, environments, combinations = _Table(), _Table(), _Table()
         rows: dict[str, list[Any]] = {
             "subject": [row.subject for row in told],
@@ -102,11 +104,22 @@ def _seen(evidence: Evidence, run: Run) -> Iterator[Seen]:
 
 
 def find_changes(evidence: Evidence) -> Mapping[tuple[str, str], Changes]:
-    """Each of the last runs against the one before it, and the newest against each of them, by (before, after)."""
+    """Each of the last runs against the one before it, and the newest against each of them, by (before, after).
+
+    A run's cells are spelled out while it is compared, and let go: thirty runs of them would not fit.
+    """
     runs = evidence.runs[-_MOST_RUNS:]
-    pairs = [*pairwise(runs), *((run, runs[-1]) for run in runs[:-2])]
-    rows = {run.id: list(_seen(evidence, run)) for run in runs} if pairs else {}
-    return {
-        (before.id, after.id): Changes(evidence, before, after, compare(rows[before.id], rows[after.id]))
-        for before, after in pairs
-    }
+    found = {}
+    before, newest = list(_seen(evidence, runs[0])), list(_seen(evidence, runs[-1]))
+    for earlier, later in pairwise(runs):
+        after = newest if later is runs[-1] else list(_seen(evidence, later))
+        found[earlier.id, later.id] = _changes(evidence, earlier, later, compare(before, after))
+        if later is not runs[-1]:
+            found[earlier.id, runs[-1].id] = _changes(evidence, earlier, runs[-1], compare(before, newest))
+        before = after
+    return found
+
+
+def _changes(evidence: Evidence, before: Run, after: Run, comparison: Comparison[Seen]) -> Changes:
+    told = tuple(row for row in comparison.rows if row.change is not Change.SAME_GOOD)
+    return Changes(evidence, before, after, comparison.counts(), told)

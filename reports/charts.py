@@ -9,15 +9,17 @@ from statistics import median
 
 from markupsafe import Markup, escape
 
+from reports.answers import is_sound
 from reports.evidence import Evidence
 from reports.versions import PACKAGES, in_order, without_build
-from reports.wording import harmless
+from reports.wording import SILENT, harmless
 
 __all__ = ["Chart", "draw_charts"]
 
 _GROUPS = ("good", "bad", "not applicable", "no answer")
-_WIDE, _LABEL, _SAID, _ROW = 900, 130, 210, 26
-_BARS = _WIDE - _LABEL - _SAID
+_WIDE, _LABEL, _SAID, _ROW = 900, 110, 160, 26
+_LEFT = _LABEL + _SAID
+_BARS = _WIDE - _LEFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +43,9 @@ def draw_charts(evidence: Evidence) -> list[Chart]:
 
 
 def _sound(evidence: Evidence) -> set[int]:
-    """The combinations of sound checkpoints and the libraries' own loads."""
-    if "checkpoint" not in evidence.axes:
-        return set()
-    place = evidence.axes.index("checkpoint")
+    """The combinations whose verdicts speak of the libraries, on real runners."""
     return {
-        number
-        for number, row in enumerate(evidence.combinations)
-        if row.values[place] == "canonical" and row.rebuilt is None
+        number for number, row in enumerate(evidence.combinations) if is_sound(evidence.axes, row) and not row.emulated
     }
 
 
@@ -56,10 +53,11 @@ def _verdicts(evidence: Evidence, package: str) -> Chart:
     sound = _sound(evidence)
     versions = [entry.installed.get(package) for entry in evidence.environments]
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for combination, environment, kind, _, _ in evidence.cells():
-        version = versions[environment]
-        if combination in sound and version is not None:
-            counts[without_build(version)][evidence.kinds[kind].group] += 1
+    for cell in evidence.cells():
+        version = versions[cell.environment]
+        if cell.combination in sound and version is not None:
+            group = evidence.kinds[cell.kind].group
+            counts[without_build(version)]["no answer" if group in SILENT else group] += 1
     ordered = sorted(counts, key=in_order)
     bars = [(version, [(group, counts[version][group]) for group in _GROUPS]) for version in ordered]
     rows = tuple((version, *(str(counts[version][group]) for group in _GROUPS)) for version in ordered)
@@ -71,7 +69,7 @@ def _stacked(title: str, bars: Sequence[tuple[str, Sequence[tuple[str, int]]]]) 
     """Bars of one length, each cut by its shares: versions were not measured equally often."""
     parts = []
     for number, (label, shares) in enumerate(bars):
-        top, total, left = number * _ROW, sum(count for _, count in shares) or 1, float(_LABEL)
+        top, total, left = number * _ROW, sum(count for _, count in shares) or 1, float(_LEFT)
         parts.append(_text(label, 0, top))
         for group, count in shares:
             if count:
@@ -80,14 +78,14 @@ def _stacked(title: str, bars: Sequence[tuple[str, Sequence[tuple[str, int]]]]) 
                 parts.append(_bar(left, top, size, "bar-" + group.replace(" ", "-"), words))
                 left += size
         said = " · ".join(f"{count} {group}" for group, count in shares if count and group != "not applicable")
-        parts.append(_text(said, _LABEL + _BARS + 10, top, 40))
+        parts.append(_text(said, _LABEL, top, 40))
     return _drawing(title, len(bars), parts)
 
 
 def _costs(evidence: Evidence, column: str, title: str, unit: str) -> Chart:
     run = evidence.newest
     found = run.columns.get(column)
-    if found is None or "offload" not in evidence.axes:
+    if found is None:
         return Chart(title, Markup(), (), ())
     sound, place = _sound(evidence), evidence.axes.index("offload")
     values: dict[str, list[float]] = defaultdict(list)
@@ -101,9 +99,9 @@ def _costs(evidence: Evidence, column: str, title: str, unit: str) -> Chart:
     for number, (mode, middle, high, _) in enumerate(rows):
         top, scale = number * _ROW, _BARS / most
         words = f"{mode}: median {middle:g} {unit}, nine of ten at most {high:g} {unit}"
-        parts += [_text(mode, 0, top), _bar(_LABEL, top, middle * scale, "bar-plain", words)]
-        parts.append(_text(f"{middle:g} {unit} · {high:g} {unit}", _LABEL + _BARS + 10, top, 40))
-        left = _LABEL + high * scale - 1
+        parts += [_text(mode, 0, top), _bar(_LEFT, top, middle * scale, "bar-plain", words)]
+        parts.append(_text(f"{middle:g} {unit} · {high:g} {unit}", _LABEL, top, 40))
+        left = _LEFT + high * scale - 1
         parts.append(f'<line class="bar-most" x1="{left:.1f}" x2="{left:.1f}" y1="{top + 2}" y2="{top + _ROW - 4}"/>')
     table = tuple((mode, f"{middle:g} {unit}", f"{high:g} {unit}", str(count)) for mode, middle, high, count in rows)
     header = ("offload", "median", "nine of ten at most", "cells that pass")

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from reports.wording import SILENT
+
 __all__ = ["Change", "Comparison", "Result", "Row", "compare"]
 
 
@@ -77,9 +79,6 @@ class Comparison(Generic[R]):
         return [row for row in self.rows if row.change is change]
 
 
-_SILENT = ("no answer", "unfinished")
-
-
 def compare(before: Iterable[R], after: Iterable[R]) -> Comparison[R]:
     """Join two runs by subject.
 
@@ -106,7 +105,7 @@ def _change(before: Result | None, after: Result | None) -> Change:
         return Change.GONE
     if "flaky" in (before.verdict, after.verdict):
         return Change.FLAKY
-    if before.group in _SILENT or after.group in _SILENT:
+    if before.group in SILENT or after.group in SILENT:
         return Change.NO_ANSWER
     if before.group != after.group:
         return Change.NEW_RED if after.group == "bad" else Change.NEW_GREEN

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 from reports.answers import Answers, Combination, Environment, Kind, Packages, RunName
 from reports.dataset import Column, DatasetModel, KeptEnvironment
 from reports.versions import PACKAGES, in_order, normal, without_build
+from reports.wording import SILENT, clipped
 
-__all__ = ["Evidence", "Probed", "Run", "clipped"]
+__all__ = ["Cell", "Evidence", "Probed", "Run"]
 
 _AXES = ("pipeline", "load", "offload", "checkpoint", "lifecycle", "dtype", "runner")
 """The order in which people name them; others come after."""
-_LONG = 8000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,17 @@ class Run:
     @property
     def started(self) -> str:
         return self.data.run.started
+
+
+class Cell(NamedTuple):
+    """A cell as numbers: places in the evidence's lists, its number of attempts, and its row in its run."""
+
+    combination: int
+    environment: int
+    kind: int
+    run: int
+    attempts: int
+    row: int
 
 
 class Evidence:
@@ -100,7 +111,11 @@ class Evidence:
         )
 
     def _kind(self, values: Sequence[Any]) -> int:
-        key = tuple(values[:5])
+        *what, cause = values
+        key = (
+            *what,
+            "" if values[3] else cause,
+        )  # failures have a signature; what does not apply, or has no answer, a reason
         if key not in self._kinds:
             self._kinds[key] = len(self.kinds)
             self.kinds.append(Kind(*values))
@@ -121,39 +136,48 @@ class Evidence:
     def run(self, identifier: str) -> Run:
         return next(run for run in self.runs if run.id == identifier)
 
-    def current(self) -> dict[str, tuple[int, int]]:
-        """The newest result of each subject: (run, row). Subjects of the newest run come first."""
+    def subjects(self) -> dict[str, tuple[int, int]]:
+        """What was asked, each with the result that counts: (run, row). Subjects of the newest run come first."""
+        silent = self._silent()
+        order = dict.fromkeys(subject for run in reversed(self.runs) for subject in run.subjects)
         found: dict[str, tuple[int, int]] = {}
-        for number in reversed(range(len(self.runs))):
-            subjects = self.runs[number].subjects
-            older = dict(zip(subjects, zip(repeat(number), range(len(subjects)), strict=False), strict=False))
-            found = {**found, **{subject: place for subject, place in older.items() if subject not in found}}
-        return found
+        for number in self._by_weight():
+            run = self.runs[number]
+            places = zip(run.subjects, zip(repeat(number), range(len(run.subjects))), run.kinds, strict=False)
+            found.update({subject: place for subject, place, kind in places if not (silent[kind] and subject in found)})
+        return {subject: found[subject] for subject in order}
 
-    def cells(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """Every cell once: (combination, environment, kind, run, attempts).
-
-        The newest result counts, but no answer never takes the place of an answer: that was measured all the same.
-        What another version of the probe found is history only: it may have overlooked what this one sees.
-        """
-        silent = [kind.group in ("no answer", "unfinished") for kind in self.kinds]
-        found: dict[tuple[int, int], tuple[int, int, int]] = {}
-        for number, run in enumerate(self.runs):
+    def cells(self) -> Iterator[Cell]:
+        """Every combination in every environment that has a result that counts, once."""
+        silent = self._silent()
+        found: dict[tuple[int, int], tuple[int, int]] = {}
+        for number in self._by_weight():
+            run = self.runs[number]
             if run.data.probe_version != self.newest.data.probe_version:
                 continue
-            for combination, environment, kind, attempts in zip(
-                run.combinations, run.environments, run.kinds, run.attempts, strict=True
-            ):
-                place = (combination, environment)
-                if not (silent[kind] and place in found):
-                    found[place] = (kind, number, attempts)
-        for (combination, environment), (kind, number, attempts) in found.items():
-            yield combination, environment, kind, number, attempts
+            for row, place in enumerate(zip(run.combinations, run.environments, strict=True)):
+                if not (silent[run.kinds[row]] and place in found):
+                    found[place] = (number, row)
+        for (combination, environment), (number, row) in found.items():
+            run = self.runs[number]
+            yield Cell(combination, environment, run.kinds[row], number, run.attempts[row], row)
+
+    def _by_weight(self) -> list[int]:
+        """Runs, the one whose word counts most last.
+
+        The newest result counts, but no answer never takes the place of an answer: that was measured all the same. What
+        another version of the probe found counts less, whenever it was: it may have overlooked what this one sees.
+        """
+        own = [run.data.probe_version == self.newest.data.probe_version for run in self.runs]
+        return sorted(range(len(self.runs)), key=lambda number: (own[number], number))
+
+    def _silent(self) -> list[bool]:
+        return [kind.group in SILENT for kind in self.kinds]
 
     def answers(self) -> Answers:
         """Every cell once, to be asked."""
         masks: dict[int, tuple[dict[int, int], dict[int, int], dict[int, int]]] = {}
-        for combination, environment, kind, run, attempts in self.cells():
+        for combination, environment, kind, run, attempts, _ in self.cells():
             bit = 1 << environment
             for found, number in zip(masks.setdefault(combination, ({}, {}, {})), (kind, run, attempts), strict=True):
                 found[number] = found.get(number, 0) | bit
@@ -187,19 +211,8 @@ def _packages(versions: Sequence[str | None]) -> Packages:
 
 
 def _clipped(column: Column) -> Column:
-    """The column with texts that can be read: nobody reads a message of ten megabytes, and every page would carry it."""
+    """The column with texts that can be read: every page would carry a message of ten megabytes."""
     return Column.model_construct(values=[clipped(value) for value in column.values], rows=column.rows)
-
-
-def clipped(value: Any) -> Any:
-    """Plain data whose texts are cut after some kilobytes."""
-    if isinstance(value, str):
-        return value if len(value) <= _LONG else f"{value[:_LONG]}… ({len(value)} characters)"
-    if isinstance(value, list):
-        return [clipped(entry) for entry in value]
-    if isinstance(value, dict):
-        return {clipped(name): clipped(entry) for name, entry in value.items()}
-    return value
 
 
 def _spelled(column: Column) -> list[Any]:

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 from reports.changes import Changes, Seen
 from reports.compare import Change, Row
 from reports.evidence import Evidence
+from reports.files import compare_name
 from reports.findings import Findings
 from reports.names import file_name, version_name
 from reports.tree import Tree
@@ -85,13 +86,14 @@ class _Entry:
         named = [" ".join(evidence.combinations[number].values) for number in combinations[:_NAMED]]
         more = f" and {len(combinations) - _NAMED} more" if len(combinations) > _NAMED else ""
         self.summary = f"{cause}\n{'; '.join(named)}{more}"
-        self.link = f"causes/{file_name(signature)}.html" if change is Change.NEW_RED and signature else "compare.html"
+        pair = compare_name(changes.before.id, changes.after.id)
+        self.link = f"compare.html#pair={pair}&change={change}"
 
 
 def _entries(evidence: Evidence, changes: Changes) -> Iterable[_Entry]:
     for change in _TOLD:
         groups: dict[tuple[str, str], list[Row[Seen]]] = defaultdict(list)
-        for row in changes.comparison.of(change):
+        for row in changes.of(change):
             bad = row.after if change is Change.NEW_RED else row.before
             assert bad is not None  # red and green are in both runs
             groups[bad.verdict, bad.signature].append(row)

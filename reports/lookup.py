@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from reports.answers import Answers, Combination, bits
+from reports.answers import Answers, Combination, bits, install_line
 from reports.query import ANY, Query
 from reports.versions import in_order, without_build
+from reports.wording import CAVEATS, RUNNERS
 
-__all__ = ["Answer", "Line", "Span", "environment_json", "install_line", "known_axes", "known_packages", "look_up"]
+__all__ = ["Answer", "Line", "Span", "environment_json", "known_axes", "known_packages", "look_up"]
 
 _ASSUMED = {"checkpoint": "canonical", "lifecycle": "single"}
 """What is meant where a question does not say: a sound file, and no further life after the image."""
@@ -104,7 +105,9 @@ class Answer:
     """What was found: `lines` by combination, how many cells have each verdict, the newest environment that is good.
 
     `proofs` why environments that are asked about do not exist; `assumed` is what the question left open and how it was
-    taken; `near` says in words what else was measured; `newest_good` is a place in `answers.environments`.
+    taken; `near` says in words what else was measured; `newest_good` is a place in `answers.environments`. Where
+    nothing is good in all ways to load, `good_by_load` has the newest for each way that is.
+    `bad_lifecycles` are those that nobody asked about, and that fail in the newest good environment.
     """
 
     answers: Answers
@@ -112,8 +115,15 @@ class Answer:
     counts: Mapping[str, int]
     proofs: tuple[str, ...]
     newest_good: int | None
+    good_by_load: Mapping[str, int]
+    bad_lifecycles: tuple[str, ...]
     assumed: Mapping[str, str]
     near: tuple[str, ...]
+
+    @property
+    def notes(self) -> list[str]:
+        """What the verdicts do not say."""
+        return [text for about, text in CAVEATS if any(about.items() <= line.axes.items() for line in self.lines)]
 
     def as_json(self) -> dict[str, Any]:
         newest = self.newest_good
@@ -123,7 +133,10 @@ class Answer:
             "proofs": list(self.proofs),
             "lines": [line.as_json() for line in self.lines],
             "newest_good": None if newest is None else environment_json(self.answers, newest),
+            "good_by_load": {load: environment_json(self.answers, place) for load, place in self.good_by_load.items()},
+            "bad_lifecycles": list(self.bad_lifecycles),
             "assumed": dict(self.assumed),
+            "notes": list(self.notes),
             "near": list(self.near),
             "measured": self.answers.runs[-1].started,
         }
@@ -139,19 +152,12 @@ def environment_json(answers: Answers, place: int) -> dict[str, Any]:
     }
 
 
-def install_line(answers: Answers, place: int) -> str:
-    """The command that installs the chosen packages of an environment at the versions that were measured."""
-    chosen = [package for package in answers.environments[place].chosen if package != "python"]
-    versions = [(name, answers.version(place, name)) for name in chosen]
-    pins = [f"{name.replace('_', '-')}=={without_build(version)}" for name, version in versions if version is not None]
-    return "pip install " + " ".join(pins)
-
-
 def known_axes(answers: Answers) -> dict[str, list[str]]:
     """The probe axes with the values that were measured, and `verdict` with its verdicts and classes."""
     found = {axis: [*values, ANY] for axis, values in answers.values.items()}
     verdicts = [kind.verdict for kind in answers.kinds] + [kind.group for kind in answers.kinds]
     found["verdict"] = list(dict.fromkeys(verdicts))
+    found["runner"] = list(dict.fromkeys([*found.get("runner", []), *RUNNERS]))
     return found
 
 
@@ -174,12 +180,15 @@ def look_up(answers: Answers, query: Query) -> Answer:
         if there:  # what cannot be installed has no place in a range; it is counted
             lines.append(Line(answers, row, there))
     ruled_out = bits(used & ~answers.exist)
+    newest = _newest_good(answers, query, assumed)
     return Answer(
         answers,
         lines=tuple(sorted(lines, key=lambda line: line.combination.values)),
         counts=counts,
         proofs=tuple(proof for place in ruled_out if (proof := answers.environments[place].proof)),
-        newest_good=_newest_good(answers, query, assumed),
+        newest_good=newest,
+        good_by_load=_by_load(answers, query, assumed) if newest is None else {},
+        bad_lifecycles=() if newest is None else _bad_lifecycles(answers, query, assumed, newest),
         assumed={**assumed, **({} if "load" in query.names else {"load": "the libraries' own"})},
         near=() if counts else tuple(_near(answers, query, assumed)),
     )
@@ -243,20 +252,24 @@ def _spans(answers: Answers, row: Combination, masks: Mapping[int, int]) -> Iter
 
 
 def _newest_good(answers: Answers, query: Query, assumed: Mapping[str, str]) -> int | None:
-    """The newest environment where all that is asked about was measured good, each of its pipelines at least once.
+    """The newest environment where all that is asked about was measured good, each pipeline and named value at least once.
 
     An old environment that lacks a pipeline does not win because there is less of it that could fail.
     """
     asked = _Asked(answers, query.without("verdict"), assumed)
+    spoilt, passed = 0, dict[tuple[int, str], int]()
+    named = {answers.axes.index(axis): values for axis, values in query.names.items() if axis in answers.axes}
+    required = {place: values for place, values in named.items() if ANY not in values}
+    for place, values in required.items():
+        passed |= {(place, value): 0 for value in values}
     pipeline = answers.axes.index("pipeline")
-    spoilt, passed = 0, dict[str, int]()
     for row in asked.rows():
         for kind, mask in asked.masks(row).items():
             group = answers.kinds[kind].group
-            before = passed.setdefault(row.values[pipeline], 0)
-            if group == "good":
-                passed[row.values[pipeline]] = before | mask
-            elif group != "not applicable":
+            for place in {pipeline, *required}:
+                before = passed.setdefault((place, row.values[place]), 0)
+                passed[place, row.values[place]] = before | (mask if group == "good" else 0)
+            if group not in ("good", "not applicable"):
                 spoilt |= mask
     good = answers.exist & ~spoilt if passed else 0
     for mask in passed.values():
@@ -264,23 +277,64 @@ def _newest_good(answers: Answers, query: Query, assumed: Mapping[str, str]) -> 
     return good.bit_length() - 1 if good else None
 
 
+def _by_load(answers: Answers, query: Query, assumed: Mapping[str, str]) -> dict[str, int]:
+    """Where the loads were left open and not all are good: the newest good environment of each that has one."""
+    if "load" in query.names:
+        return {}
+    own = {row.values[answers.axes.index("load")] for row in _Asked(answers, query, assumed).rows()}
+    found = {}
+    for load in sorted(own):
+        narrowed = replace(query, names={**query.names, "load": frozenset({load})})
+        newest = _newest_good(answers, narrowed, assumed)
+        if newest is not None:
+            found[load] = newest
+    return found
+
+
+def _bad_lifecycles(answers: Answers, query: Query, assumed: Mapping[str, str], environment: int) -> tuple[str, ...]:
+    """The lifecycles beyond the assumed one in which something that is asked about is bad in an environment."""
+    if "lifecycle" not in assumed or "lifecycle" not in answers.axes:
+        return ()
+    others = {axis: value for axis, value in assumed.items() if axis != "lifecycle"}
+    asked = _Asked(answers, query.without("verdict"), others)
+    place = answers.axes.index("lifecycle")
+    found = {
+        row.values[place]
+        for row in asked.rows()
+        for kind, mask in asked.masks(row).items()
+        if answers.kinds[kind].group == "bad" and mask >> environment & 1
+    }
+    return tuple(sorted(found))
+
+
 def _near(answers: Answers, query: Query, assumed: Mapping[str, str]) -> Iterator[str]:
-    """What was measured when one thing that is asked about is left open."""
+    """What was measured when one thing that is asked about is left open; where that is not enough, of each alone."""
+    told = False
     for name in query.about:
         asked = _Asked(answers, query.without(name), assumed)
         found = [(row, masks) for row in asked.rows() if (masks := asked.masks(row))]
-        if not found:
-            continue
-        used, count = 0, 0
-        for _, masks in found:
-            for mask in masks.values():
-                used |= mask
-                count += mask.bit_count()
-        if name == "verdict":
-            measured = sorted({answers.kinds[kind].verdict for _, masks in found for kind in masks})
-        elif name in query.names:
-            measured = sorted({row.values[answers.axes.index(name)] for row, _ in found})
-        else:
-            versions = {without_build(version) for place in bits(used) if (version := answers.version(place, name))}
-            measured = sorted(versions, key=in_order)
-        yield f"with any {name}: {count} cells; measured: {', '.join(measured)}"
+        if found:
+            told = True
+            count = sum(mask.bit_count() for _, masks in found for mask in masks.values())
+            yield f"with any {name}: {count} cells; measured: {', '.join(_measured(answers, name, query, found))}"
+    if not told:
+        for name in query.versions:
+            if not answers.having(name, partial(_in_any, query.versions[name])):
+                versions = {without_build(v) for v in answers.packages[name].values}
+                yield f"{name}: measured: {', '.join(sorted(versions, key=in_order))}"
+
+
+def _measured(
+    answers: Answers, name: str, query: Query, found: Sequence[tuple[Combination, Mapping[int, int]]]
+) -> list[str]:
+    """The verdicts, values or versions that some cells have."""
+    if name == "verdict":
+        return sorted({answers.kinds[kind].verdict for _, masks in found for kind in masks})
+    if name in query.names:
+        return sorted({row.values[answers.axes.index(name)] for row, _ in found})
+    used = 0
+    for _, masks in found:
+        for mask in masks.values():
+            used |= mask
+    versions = {without_build(version) for place in bits(used) if (version := answers.version(place, name))}
+    return sorted(versions, key=in_order)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from reports.versions import public
+from reports.versions import PACKAGES, public
 
 __all__ = ["ANY", "Query", "QueryError", "parse_query"]
 
@@ -85,7 +85,10 @@ def parse_query(terms: Sequence[str], axes: Mapping[str, Collection[str]], packa
     for term in terms:
         matched = _TERM.fullmatch(term)
         if matched is None:
-            raise QueryError(f"{term!r} is no term; write NAME=VALUE, such as pipeline=sdxl or 'diffusers>=0.36'")
+            raise QueryError(
+                f"{term!r} is no term; write NAME=VALUE, such as pipeline=sdxl or 'diffusers>=0.36'. The text of an "
+                "error is looked up on the page Diagnose of `metamatrix serve`"
+            )
         name, operator, value = matched.group(1).replace("-", "_"), matched.group(2), matched.group(3)
         if name in versions or name in names or (name == "verdict" and any(verdicts.values())):
             how = f"'{name}>=A,<B'" if name in versions else f"{name}=A,B"
@@ -97,11 +100,16 @@ def parse_query(terms: Sequence[str], axes: Mapping[str, Collection[str]], packa
         elif name in packages:
             versions[name] = _ranges(name, operator, value)
         else:
-            known = [*axes, *packages]
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
+            hint = _meant(name, [*axes, *packages]) or f"known: {', '.join([*axes, *PACKAGES])}, and what is installed"
             raise QueryError(f"nothing was measured about {name!r}; {hint}")
     return Query(versions, names, verdicts[True], verdicts[False])
+
+
+def _meant(text: str, known: Collection[str]) -> str:
+    """What could have been meant, in words; empty where nothing is near."""
+    small = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(text.lower(), small, 1)
+    return f"did you mean {small[near[0]]!r}?" if near else ""
 
 
 def _values(name: str, operator: str, text: str, known: Collection[str]) -> frozenset[str]:
@@ -110,8 +118,7 @@ def _values(name: str, operator: str, text: str, known: Collection[str]) -> froz
         raise QueryError(f"{name} has names, not numbers: {operator} cannot be asked; write {name}=VALUE")
     unknown = sorted(values - set(known))
     if unknown:
-        near = difflib.get_close_matches(unknown[0], known, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"measured: {', '.join(sorted(known))}"
+        hint = _meant(unknown[0], known) or f"measured: {', '.join(sorted(known))}"
         raise QueryError(f"{name}={unknown[0]} was never measured; {hint}")
     return frozenset(known) - values - {ANY} if operator == "!=" else values
 
@@ -119,7 +126,8 @@ def _values(name: str, operator: str, text: str, known: Collection[str]) -> froz
 def _ranges(name: str, operator: str, text: str) -> tuple[SpecifierSet, ...]:
     try:
         if operator == "=":
-            return tuple(SpecifierSet(f"=={Version(part.strip())}", prereleases=True) for part in text.split(","))
+            versions = [Version(part.strip()).public for part in text.split(",")]  # 2.13.0+cpu is 2.13.0 here
+            return tuple(SpecifierSet(f"=={version}", prereleases=True) for version in versions)
         return (SpecifierSet(operator + text, prereleases=True),)
     except (InvalidVersion, InvalidSpecifier) as error:
         raise QueryError(

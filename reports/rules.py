@@ -17,6 +17,8 @@ from reports.answers import Answers, bits
 
 __all__ = ["Condition", "Rule", "Rules", "Space"]
 
+_LIKELY = ("checkpoint", "lifecycle", "offload", "diffusers", "transformers", "accelerate", "torch", "load", "pipeline")
+"""Axes in the order in which they are named first, where the data cannot tell which of them it is."""
 _MOST_RULES = 6
 _MOST_ALTERNATIVES = 3
 
@@ -287,7 +289,8 @@ def _minimal(patterns: Iterable[int]) -> list[int]:
     return found
 
 
-def _plain(rule: Rule) -> tuple[int, int, str]:
-    """A half-open range before a closed one, few values before many."""
+def _plain(rule: Rule) -> tuple[int, int, int, str]:
+    """What tells most first: how it is used before what is loaded; a half-open range before a closed one; few values."""
+    axes = sum(_LIKELY.index(c.axis) if c.axis in _LIKELY else 0 for c in rule.conditions)
     ends = sum((c.lowest is not None) + (c.highest is not None) for c in rule.conditions)
-    return ends, sum(len(c.values) for c in rule.conditions), str(rule)
+    return axes, ends, sum(len(c.values) for c in rule.conditions), str(rule)

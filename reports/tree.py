@@ -5,15 +5,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
-import json
 import os
 import shutil
 import stat
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import Any
 
-__all__ = ["Tree", "compact"]
+__all__ = ["Tree"]
 
 _AT_FDCWD = -100
 _EXCHANGE = 2
@@ -23,7 +21,8 @@ class Tree:
     """A folder that is built aside and takes the place of `target` when the `with` block ends well.
 
     A file whose content has not changed is the old file (a hard link), with its old time. One builder at a time: the
-    second waits. What a killed builder left is removed by the next.
+    second waits. What a killed builder left is removed by the next. Where the system cannot let two folders change
+    places, there is an instant without the folder.
     """
 
     def __init__(self, target: Path) -> None:
@@ -36,11 +35,26 @@ class Tree:
 
     def __enter__(self) -> Tree:
         self._target.parent.mkdir(parents=True, exist_ok=True)
-        self._guard = os.open(self._target.parent, os.O_RDONLY)
-        fcntl.flock(self._guard, fcntl.LOCK_EX)
-        shutil.rmtree(self._building, ignore_errors=True)
-        self._building.mkdir()
+        self._guard = self._claim()
+        for path in self._building.iterdir():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         return self
+
+    def _claim(self) -> int:
+        """Hold the folder that is built in. While one waits for it, it becomes another: then the new one is claimed."""
+        while True:
+            self._building.mkdir(exist_ok=True)
+            try:
+                guard = os.open(self._building, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                continue
+            fcntl.flock(guard, fcntl.LOCK_EX)
+            try:
+                if os.path.samestat(os.fstat(guard), os.lstat(self._building)):
+                    return guard
+            except FileNotFoundError:
+                pass  # it has taken its place, and the next one is not there yet
+            os.close(guard)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -67,33 +81,15 @@ class Tree:
             (self._building / folder).mkdir(parents=True, exist_ok=True)
             self._folders.add(folder)
         new, old = f"{self._building}/{path}", f"{self._target}/{path}"
-        if _holds(old, content):
-            os.link(old, new)
-        else:
-            self.written += 1
-            with open(new, "wb") as file:
-                file.write(content)
+        if _holds(old, content) and _link(old, new):
+            return
+        self.written += 1
+        with open(new, "wb") as file:
+            file.write(content)
 
     def text(self, path: str, content: str) -> None:
         """Put text there, as UTF-8; what UTF-8 cannot say is shown as numbers."""
         self.write(path, content.encode("utf-8", "backslashreplace"))
-
-    def json(self, name: str, value: Any) -> None:
-        """Put plain data at api/v1/NAME.json."""
-        self.write(f"api/v1/{name}.json", compact(value).encode())
-
-    def script(self, name: str, value: Any) -> None:
-        """Hand plain data to the pages, as data/NAME.js.
-
-        JSON in a string, not an object of JavaScript: there a key such as `__proto__` would be more than a key.
-        """
-        text = compact(value)
-        self.write(f"data/{name}.js", f"MM.put({json.dumps(name)},{json.dumps(text)});\n".encode())
-
-    def data(self, name: str, value: Any) -> None:
-        """Both: the file for programs and the script for pages."""
-        self.json(name, value)
-        self.script(name, value)
 
     def _swap(self) -> None:
         self._building.chmod(0o755)
@@ -108,11 +104,6 @@ class Tree:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def compact(value: Any) -> str:
-    """JSON of one line, in ASCII: no character of it means anything to a page, a terminal or a reader's direction."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-
-
 def _holds(path: str, content: bytes) -> bool:
     """Whether a plain file with this content is there."""
     try:
@@ -123,6 +114,17 @@ def _holds(path: str, content: bytes) -> bool:
             return file.read() == content
     except OSError:
         return False
+
+
+def _link(old: str, new: str) -> bool:
+    """Make the old file the new one, too; False on a file system where a file has one name only."""
+    try:
+        os.link(old, new)
+    except OSError as error:
+        if error.errno in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV):
+            return False
+        raise
+    return True
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a lookup needs some words, and no models
     from reports.document import CellModel, EnvironmentModel
 
-__all__ = ["CLASSES", "LETTERS", "MARKS", "MEANINGS", "cell_name", "environment_name", "harmless"]
+__all__ = [
+    "CAVEATS",
+    "CLASSES",
+    "LETTERS",
+    "MARKS",
+    "MEANINGS",
+    "RUNNERS",
+    "SILENT",
+    "cell_name",
+    "clipped",
+    "environment_name",
+    "harmless",
+]
 
 MEANINGS: dict[str, str] = {
     "pass": "loaded, offloaded, painted and released; every weight is there and equals the checkpoint",
@@ -33,8 +45,62 @@ MEANINGS: dict[str, str] = {
 }
 """What each verdict means, in one line."""
 
+_LONG = 8000
 MARKS = {"good": "✓", "bad": "✗", "not applicable": "–", "no answer": "?", "unfinished": "…"}
 """The shape of each class, which tells it where colours do not."""
+
+AXES = {
+    "pipeline": {
+        "sd15, sdxl, sd3, flux, pixart-sigma": "the kind of model: Stable Diffusion 1.5, XL and 3, FLUX.1, PixArt-Sigma",
+    },
+    "load": {
+        "pretrained": "from_pretrained of a diffusers folder",
+        "components": "each component by its own class, then put together",
+        "single_file": "from_single_file of one checkpoint file in the original layout",
+        "empty_init-raw, empty_init-remapped": "into an empty model, as front ends do; our reconstruction",
+    },
+    "offload": {
+        "none": "everything stays where it was loaded",
+        "model": "a whole component at a time goes to the accelerator",
+        "sequential": "a layer at a time",
+        "disk": "weights stay on the disk until they are needed",
+        "group_block, group_leaf": "groups of layers, by diffusers' own hooks",
+    },
+    "lifecycle": {
+        "single": "one image, then released",
+        "two-generations": "a second image of the same pipeline",
+        "other-offload": "offloaded another way after the first image",
+        "move": "moved to another device or dtype after the first image",
+        "unload-reload": "released, and loaded again in the same process",
+        "shared-component": "a second pipeline made of the first one's components",
+        "used-folder": "disk offload into a folder that another model used before",
+        "save-load": "saved after the first image, and loaded from there",
+    },
+    "checkpoint": {
+        "canonical": "a sound file, in the layout of the hub",
+        "duplicated-tie": "sound, with a tied weight stored twice",
+        "all others": "damaged on purpose: to refuse them with an error is right",
+    },
+}
+"""What the values of the axes mean."""
+
+RUNNERS = ("cpu", "cuda", "emulated")
+"""Where one may ask about, measured or not."""
+
+CAVEATS = (
+    (
+        {"runner": "cpu", "offload": "model"},
+        "On a CPU, model offload moves nothing: a pass says nothing about moving to a GPU.",
+    ),
+    (
+        {"runner": "cpu", "offload": "sequential"},
+        "On a CPU, sequential offload is accelerate.cpu_offload for each component, as diffusers calls it.",
+    ),
+)
+"""What a verdict does not say, by the values of axes that it is about."""
+
+SILENT = ("no answer", "unfinished")
+"""The classes that say nothing: never counted as good, never as bad, and always counted."""
 
 CLASSES = {
     **dict.fromkeys(MEANINGS, "bad"),
@@ -59,7 +125,7 @@ LETTERS = {
     "out-of-memory": "Y",
     "flaky": "K",
 }
-"""One letter for each kind of bad verdict, and for what was refused."""
+"""One letter for each kind of bad verdict, and for what was refused: good in another way than a pass."""
 
 
 def harmless(text: str) -> str:
@@ -68,6 +134,17 @@ def harmless(text: str) -> str:
     So neither colours nor marks that change the direction of text get through.
     """
     return "".join(letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in text)
+
+
+def clipped(value: Any) -> Any:
+    """Plain data whose texts are cut after some kilobytes: nobody reads a message of ten megabytes."""
+    if isinstance(value, str):
+        return value if len(value) <= _LONG else f"{value[:_LONG]}… ({len(value)} characters)"
+    if isinstance(value, list):
+        return [clipped(entry) for entry in value]
+    if isinstance(value, dict):
+        return {clipped(name): clipped(entry) for name, entry in value.items()}
+    return value
 
 
 def environment_name(environment: EnvironmentModel) -> str:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from metamatrix.publish import document
+from metamatrix.document import document
 from reports.document import CellModel, ResultsModel
 from runner.checkpoints.damage import damaged
 from runner.errors import MetamatrixError

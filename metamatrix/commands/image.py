@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from metamatrix import __version__
-from metamatrix.publish import document
+from metamatrix.document import document
 from runner.checkpoints.golden import golden_arrays
 from runner.engine.requests import Requests
 from runner.environments.store import BuildFailed

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from textwrap import shorten
 
 from metamatrix.sources import answers_from
 from reports import lookup
-from reports.answers import Answers
+from reports.answers import Answers, install_line
 from reports.lookup import Answer, Line, Span
 from reports.query import Query, QueryError, parse_query
-from reports.wording import harmless
+from reports.wording import RUNNERS, harmless
 from runner.errors import MetamatrixError
 
 __all__ = ["run_lookup"]
 
-_MOST_PROOFS = 3
 _NAMED = ("pipeline", "load", "offload", "checkpoint", "lifecycle", "runner")
 
 
-def run_lookup(terms: list[str], good_for: str | None, runner: str, data: str | None, as_json: bool) -> int:
+def run_lookup(terms: list[str], good_for: str, runner: str, data: str | None, as_json: bool) -> int:
     """Print the answer; 0 also where nothing was measured, since that is an answer.
 
     Raises:
@@ -29,15 +29,15 @@ def run_lookup(terms: list[str], good_for: str | None, runner: str, data: str | 
     axes = lookup.known_axes(answers)
     if good_for and any(term.strip().startswith("pipeline") for term in terms):
         raise MetamatrixError("--good-for names the pipelines already", "Leave the term about `pipeline` out.")
-    if runner not in axes.get("runner", ()):
-        _check_runner(runner)
+    if runner not in axes["runner"]:
+        raise MetamatrixError(f"there is no runner {runner!r}", f"Known: {', '.join(RUNNERS)}.")
     asked = [*terms, *([f"pipeline={good_for}"] if good_for else [])]
     try:
         query = parse_query(asked, axes, lookup.known_packages(answers))
     except QueryError as error:
         raise MetamatrixError(str(error), "Names and values: `metamatrix lookup` without terms lists them.") from error
-    if not asked and not as_json:
-        _print_known(answers, axes)
+    if not asked:
+        print(json.dumps({"schema_version": 1, "axes": axes}, indent=1)) if as_json else _print_known(answers, axes)
         return 0
     if "runner" not in query.names:
         query = replace(query, names={**query.names, "runner": frozenset({runner})})
@@ -45,16 +45,8 @@ def run_lookup(terms: list[str], good_for: str | None, runner: str, data: str | 
     if as_json:
         print(json.dumps(answer.as_json(), indent=1))
         return 0
-    _print(answer, query, axes, bool(good_for))
+    _print(answer, query, bool(good_for))
     return 0
-
-
-def _check_runner(runner: str) -> None:
-    """One that exists and was not measured is answered; a word that is none is wrong."""
-    from runner.matrix.axes import PROBE_VALUES
-
-    if runner not in PROBE_VALUES["runner"]:
-        raise MetamatrixError(f"there is no runner {runner!r}", f"Known: {', '.join(PROBE_VALUES['runner'])}.")
 
 
 def _print_known(answers: Answers, axes: dict[str, list[str]]) -> None:
@@ -68,11 +60,11 @@ def _print_known(answers: Answers, axes: dict[str, list[str]]) -> None:
     print("ask: metamatrix lookup pipeline=sdxl offload=sequential 'diffusers>=0.36'")
 
 
-def _print(answer: Answer, query: Query, axes: dict[str, list[str]], only_good: bool) -> None:
+def _print(answer: Answer, query: Query, only_good: bool) -> None:
     total = sum(answer.counts.values())
     if not total:
         runners = query.names.get("runner", frozenset())
-        unknown = sorted(runners - set(axes["runner"]))
+        unknown = sorted(runners - set(answer.answers.values["runner"]))
         print(f"not measured on {', '.join(unknown)}" if unknown else "nothing was measured that fits all of this")
         for text in answer.near:
             print(harmless("  " + text))
@@ -82,10 +74,13 @@ def _print(answer: Answer, query: Query, axes: dict[str, list[str]], only_good: 
             print(_heading(line))
             for span in line.spans:
                 print("  " + _words(span))
-    for proof in answer.proofs[:_MOST_PROOFS]:
-        print(harmless("does not exist: " + " ".join(proof.split())[:300]))
     print(harmless(f"{total} cells: " + ", ".join(f"{count} {name}" for name, count in answer.counts.items())))
     _print_newest(answer)
+    for text in answer.notes:
+        print("note: " + text)
+    if answer.proofs:
+        words = shorten(" ".join(answer.proofs[0].split()), 300, placeholder=" …")
+        print(harmless(f"{len(answer.proofs)} of the environments cannot exist, for instance: {words}"))
     print("assumed: " + ", ".join(f"{name} {value}" for name, value in answer.assumed.items()))
     newest = answer.answers.runs[-1]
     print(harmless(f"measured {newest.started[:10]} by {newest.tool}"))
@@ -109,13 +104,17 @@ def _words(span: Span) -> str:
     if span.mask.bit_count() > 1:
         text += f" ({span.mask.bit_count()} environments)"
     kind = span.answers.kinds[span.kind]
-    cause = f"\n    {kind.stage}: {' '.join(kind.cause.split())[:160]}" if kind.group == "bad" else ""
+    cause = f"\n    {kind.stage}: {shorten(' '.join(kind.cause.split()), 160, placeholder=' …')}" if kind.cause else ""
     return harmless(text + cause)
 
 
 def _print_newest(answer: Answer) -> None:
     if answer.newest_good is None:
         print("no environment is good in all of this")
+        for load, place in answer.good_by_load.items():
+            print(harmless(f"newest good with load={load}: {install_line(answer.answers, place)}"))
         return
     print(harmless(f"newest good: {answer.answers.environments[answer.newest_good].id}"))
-    print(harmless("  " + lookup.install_line(answer.answers, answer.newest_good)))
+    print(harmless("  " + install_line(answer.answers, answer.newest_good)))
+    if answer.bad_lifecycles:
+        print(harmless(f"  there, it is bad with lifecycle={','.join(answer.bad_lifecycles)}"))

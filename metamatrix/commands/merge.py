@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from metamatrix.publish import document
+from metamatrix.document import document
 from runner.results.folder import RunFolder
 from runner.results.merge import Account, Merged, merge
 from runner.whole_files import write_whole

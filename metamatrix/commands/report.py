@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from rich.console import Console
 
 from metamatrix.published import published_before
 from metamatrix.sources import read_source
@@ -44,8 +45,11 @@ def run_report(choices: ReportChoices) -> int:
     base = _base(choices.base_url)
     if choices.first and choices.history is None:
         raise MetamatrixError("--first says that --history is empty, and there is no --history")
-    earlier = published_before(choices.history, choices.first) if choices.history is not None else []
-    results, kept, details = read_source(folder)
+    said = Console(stderr=True)
+    with said.status("reading what was published before"):
+        earlier = published_before(choices.history, choices.first) if choices.history is not None else []
+    with said.status("concluding verdicts"):
+        results, kept, details = read_source(folder)
     target = choices.site or folder / "site"
     files = {"site": target / "index.html"}
     if choices.dataset is not None:
@@ -56,12 +60,13 @@ def run_report(choices: ReportChoices) -> int:
         files |= _write_files(folder, results)
     runs = [*(run for run in earlier if run.run.id != kept.run.id), kept]
     newest = max(runs, key=lambda run: (run.run.started, run.run.id))
-    publish(runs, target, details if newest is kept else None, base)
+    with said.status("writing the site"):
+        publish(runs, target, details if newest is kept else None, base)
     if choices.as_json:
         print(json.dumps({name: str(path) for name, path in files.items()}, indent=1))
     else:
         for name, path in files.items():
-            print(f"{name}: {path}", file=sys.stdout)
+            print(f"{name}: {path}")
     return 0
 
 

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from metamatrix import __version__
 from metamatrix.dataset import plan_again
+from metamatrix.document import document
 from metamatrix.planning import narrowed, plan_matrix
 from metamatrix.progress import Progress
-from metamatrix.publish import document
 from reports.document import ResultsModel
 from runner.engine.engine import Engine, Options
 from runner.errors import MetamatrixError, WrongShard

@@ -10,7 +10,6 @@ from typing import Any
 import reports
 import runner
 from reports.api_schema import SCHEMA_FOLDER, api_schemas
-from reports.dataset import dataset_schema
 from reports.document import json_schema
 from runner.matrix.schema import MatrixModel
 
@@ -22,7 +21,6 @@ def _files() -> dict[Path, dict[str, Any]]:
     return {
         Path(runner.__file__).parent / "matrix" / "matrix.schema.json": matrix,
         Path(reports.__file__).parent / "results.schema.json": json_schema(),
-        Path(reports.__file__).parent / "dataset.schema.json": dataset_schema(),
         **{SCHEMA_FOLDER / f"{name}.schema.json": schema for name, schema in api_schemas().items()},
     }
 

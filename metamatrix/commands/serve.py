@@ -9,11 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rich.console import Console
+
+from metamatrix.answers_cache import state_of
 from metamatrix.live import Live
 from metamatrix.serving import is_loopback, make_server
 from metamatrix.sources import is_run, read_source
 from reports.publication import publish
-from runner.errors import InfrastructureError, MetamatrixError
+from reports.wording import harmless
+from runner.errors import InfrastructureError
 
 __all__ = ["run_serve"]
 
@@ -60,7 +64,8 @@ def _site(folder: Path) -> Iterator[tuple[Path, Live | None]]:
     live = Live(folder) if is_run(folder) else None
     with tempfile.TemporaryDirectory(prefix="metamatrix-serve-") as place:
         site = Path(place) / "site"
-        _build(folder, site, live)
+        with Console(stderr=True).status("making the pages"):
+            _build(folder, site, live)
         if live is None:
             yield site, None
             return
@@ -81,26 +86,15 @@ def _build(folder: Path, site: Path, live: Live | None) -> None:
 
 def _keep_current(folder: Path, site: Path, live: Live, ended: threading.Event) -> None:
     """Make the pages anew when the folder has more, until it is over. A folder that cannot be read keeps its pages."""
-    pause, told = _PAUSE, _told(folder)
+    pause, told = _PAUSE, state_of(folder)
     while not ended.wait(pause):
-        now = _told(folder)
+        now = state_of(folder)
         if now == told:
             continue
         started = time.monotonic()
         try:
             _build(folder, site, live)
-        except (MetamatrixError, OSError) as error:
-            print(f"the pages stay as they were: {error}", flush=True)
-        told, pause = now, max(_PAUSE, 10 * (time.monotonic() - started))
-
-
-def _told(folder: Path) -> list[tuple[int, int]]:
-    """What changes when the folder has more to tell."""
-    found = []
-    for name in ("results.sqlite", "results.sqlite-wal", "plan.json"):
-        try:
-            status = (folder / name).stat()
-        except OSError:
-            continue
-        found.append((status.st_size, status.st_mtime_ns))
-    return found
+            told = now
+        except Exception as error:  # whatever it is, it must not end the watching: it is told, and tried again
+            print(harmless(f"the pages stay as they were: {error}"), flush=True)
+        pause = max(_PAUSE, 10 * (time.monotonic() - started))

@@ -12,14 +12,16 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports.answers import Answers
+from reports.answers import install_line, is_sound
 from reports.api import Details
 from reports.charts import draw_charts
+from reports.files import cause_page, compare_name, environment_page, lock_path, run_path
 from reports.findings import Findings
 from reports.names import file_name
+from reports.site import POLICY
 from reports.tree import Tree
-from reports.versions import PACKAGES, in_order
-from reports.wording import CLASSES, LETTERS, MARKS, MEANINGS, harmless
+from reports.versions import PACKAGES, in_order, without_build
+from reports.wording import AXES, CAVEATS, CLASSES, LETTERS, MARKS, MEANINGS, RUNNERS, SILENT, harmless
 
 __all__ = ["PAGES", "write_site"]
 
@@ -35,8 +37,6 @@ PAGES = (
     ("diagnose.html", "Diagnose"),
     ("about.html", "About"),
 )
-_RUNNERS = ("cpu", "cuda", "emulated")
-"""Those that one may ask for, measured or not."""
 
 
 def write_site(tree: Tree, found: Findings, details: Details | None, live: bool) -> list[str]:
@@ -72,7 +72,11 @@ class _Pages:
             pages=(*PAGES, *([("live.html", "Live")] if live else [])),
             meanings=MEANINGS,
             classes=CLASSES,
+            policy=Markup(POLICY),  # noqa: S704  # it is ours
             file_name=file_name,
+            cause_page=cause_page,
+            environment_page=environment_page,
+            lock_path=lock_path,
             is_link=_is_link,
             shape=lambda group: MARKS.get(group, "?"),
             cell_address=self._cell_address,
@@ -93,22 +97,31 @@ class _Pages:
         self._page("index.html", **self._question())
         axes = [*probe, *packages, ("environment", "environment")]
         self._page(
-            "matrix.html", axes=axes, groups=list(MARKS)[:4], letters=_pairs(), letters_json=json.dumps(_pairs())
+            "matrix.html",
+            axes=axes,
+            groups=list(MARKS)[:4],
+            letters=list(LETTERS.items()),
+            letters_json=json.dumps(list(LETTERS.items())),
         )
         self._page("causes.html", causes=self._found.causes)
         dates = {run.id: run.started[:10] for run in self._evidence.runs}
         for cause in self._found.causes:
-            self._page("cause.html", f"causes/{file_name(cause.id)}.html", cause=cause, dates=dates)
+            self._page("cause.html", cause_page(cause.id), cause=cause, dates=dates)
         self._environments(details)
         self._page("cell.html")
         self._page("compare.html", pairs=self._compared())
-        self._page("history.html", axes=[*probe, *[(name, name) for name in PACKAGES]])
+        self._page("history.html", axes=[*probe, *[(name, name) for name in PACKAGES]], groups=list(MARKS)[:4])
         self._page("charts.html", charts=draw_charts(self._evidence), groups=list(MARKS)[:4])
         self._page("profiles.html")
         self._page("diagnose.html")
         if self._live:
             self._page("live.html")
-        self._page("about.html", runs=[self._run(place) for place in reversed(range(len(self._evidence.runs)))])
+        self._page(
+            "about.html",
+            axes=AXES,
+            caveats=CAVEATS,
+            runs=[self._run(place) for place in reversed(range(len(self._evidence.runs)))],
+        )
         return self._paths
 
     def _page(self, template: str, path: str | None = None, **values: Any) -> None:
@@ -123,9 +136,9 @@ class _Pages:
         own = [row for row in self._answers.combinations if row.rebuilt is None]
         loads = list(dict.fromkeys(row.values[self._answers.axes.index("load")] for row in own))
         others = [load for load in values.get("load", []) if load not in loads]
-        runners = [*_RUNNERS, *[name for name in values.get("runner", []) if name not in _RUNNERS]]
+        runners = [*RUNNERS, *[name for name in values.get("runner", []) if name not in RUNNERS]]
         return {
-            "pipelines": [*_options(values.get("pipeline", [])), ("", "any")],
+            "pipelines": [*_options(values.get("pipeline", [])), ("any", "any")],
             "offloads": [("", "any"), *_options(values.get("offload", []))],
             "runners": _options(runners),
             "loads": [
@@ -148,20 +161,23 @@ class _Pages:
         for place, environment in enumerate(self._answers.environments):
             version = self._answers.version(place, package)
             if environment.exists and version is not None:
-                found.add(version.split("+")[0])
+                found.add(without_build(version))
         return sorted(found, key=in_order, reverse=True)
 
     def _environments(self, details: Details | None) -> None:
         groups: list[Counter[str]] = [Counter() for _ in self._evidence.environments]
+        sound: list[Counter[str]] = [Counter() for _ in self._evidence.environments]
         kinds: list[Counter[int]] = [Counter() for _ in self._evidence.environments]
         instances: dict[tuple[int, int], int] = {}
-        for combination, environment, kind, _, _ in self._evidence.cells():
-            group = self._evidence.kinds[kind].group
-            groups[environment]["no answer" if group == "unfinished" else group] += 1
-            kinds[environment][kind] += 1
-            instances.setdefault((environment, kind), combination)
+        for cell in self._evidence.cells():
+            group = self._evidence.kinds[cell.kind].group
+            groups[cell.environment]["no answer" if group in SILENT else group] += 1
+            if is_sound(self._evidence.axes, self._evidence.combinations[cell.combination]):
+                sound[cell.environment][group] += 1
+            kinds[cell.environment][cell.kind] += 1
+            instances.setdefault((cell.environment, cell.kind), cell.combination)
         listed = list(enumerate(self._evidence.environments))
-        self._page("environments.html", environments=listed[::-1], groups=groups)
+        self._page("environments.html", environments=listed[::-1], groups=groups, sound=sound)
         known = self._evidence.kinds
         for place, entry in listed:
             verdicts: Counter[tuple[str, str]] = Counter()
@@ -169,8 +185,9 @@ class _Pages:
                 verdicts[known[kind].verdict, known[kind].group] += count
             self._page(
                 "environment.html",
-                f"environments/{file_name(entry.id)}.html",
+                environment_page(entry.id),
                 place=place,
+                sound=sound[place],
                 environment=entry,
                 verdicts=[(verdict, group, count) for (verdict, group), count in verdicts.most_common()],
                 kinds=known,
@@ -179,7 +196,7 @@ class _Pages:
                     for kind, count in kinds[place].most_common()
                     if known[kind].group == "bad"
                 ],
-                install=_install_line(self._answers, place),
+                install=install_line(self._answers, place),
                 more=_MORE | (details.environment(entry.id) if details is not None else {}),
             )
 
@@ -190,7 +207,7 @@ class _Pages:
         )
         return [
             (
-                f"{file_name(pair.before.id)}..{file_name(pair.after.id)}",
+                compare_name(pair.before.id, pair.after.id),
                 f"{pair.before.started[:16]} → {pair.after.started[:16]}",
             )
             for pair in found
@@ -205,12 +222,12 @@ class _Pages:
             "select": known.select,
             "cells": len(run.data),
             "no_answer_share": known.no_answer_share,
-            "data": f"runs/{file_name(run.id)}/dataset.json",
+            "data": run_path(run.id),
         }
 
     def _environment_words(self, place: int) -> str:
         found = [(name, self._answers.version(place, name)) for name in PACKAGES]
-        words = ", ".join(f"{name} {version.split('+')[0]}" for name, version in found if version is not None)
+        words = ", ".join(f"{name} {without_build(version)}" for name, version in found if version is not None)
         return words or self._answers.environments[place].id
 
     def _cell_address(self, combination: int, environment: int) -> str:
@@ -220,10 +237,6 @@ class _Pages:
 
 _MORE: dict[str, Any] = {"each_control": [], "direct_url": {}, "torch_build": "", "lock": ""}
 """What only the folder of a run knows of an environment."""
-
-
-def _pairs() -> list[tuple[str, str]]:
-    return list(LETTERS.items())
 
 
 def _options(values: Sequence[str]) -> list[tuple[str, str]]:
@@ -238,9 +251,3 @@ def _first(value: str, values: Sequence[str], words: str) -> list[tuple[str, str
 def _is_link(text: str) -> bool:
     """Whether an address may be followed: nothing but https, without anything that is no part of an address."""
     return text.startswith("https://") and text.isascii() and text.isprintable() and not set(text) & set("\"'<>\\ `")
-
-
-def _install_line(answers: Answers, place: int) -> str:
-    from reports.lookup import install_line
-
-    return install_line(answers, place)

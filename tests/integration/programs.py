@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import runner.probe
-from metamatrix.publish import document
+from metamatrix.document import document
 from reports.document import CellModel
 from runner.engine.engine import Engine, Options
 from runner.isolation.archive import write_archive

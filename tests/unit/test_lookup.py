@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.answers import Answers
+from reports.answers import Answers, install_line
 from reports.dataset import Column, DatasetModel, KeptEnvironment
 from reports.evidence import Evidence
-from reports.lookup import Answer, install_line, known_axes, known_packages, look_up
+from reports.lookup import Answer, known_axes, known_packages, look_up
 from reports.query import Query, QueryError, parse_query
 from tests.unit.test_pages import results
 

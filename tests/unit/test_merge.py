@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from metamatrix.commands.merge import run_merge
 from metamatrix.commands.report import ReportChoices, run_report
-from metamatrix.publish import document
+from metamatrix.document import document
 from runner.errors import MetamatrixError, RunFolderError, WrongShard
 from runner.plan import Plan, PlannedCell, write_plan
 from runner.probe.words import PROBE_VERSION

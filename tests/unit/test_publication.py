@@ -317,7 +317,7 @@ def test_damaged_answers_are_refused(change: Any) -> None:
 @pytest.mark.parametrize("terms", [[], ["load=any", "lifecycle=any"], ["verdict=bad", "load=any"], ["torch=1.0"]])
 def test_a_terminal_is_told_text_only(hostile: Path, terms: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """A lookup in hostile data prints no escape, no mark of direction and no other control character."""
-    assert run_lookup(terms, None, "cpu", str(hostile), as_json=False) == 0
+    assert run_lookup(terms, "", "cpu", str(hostile), as_json=False) == 0
     told = capsys.readouterr().out
     assert told
     assert not [letter for letter in told if not letter.isprintable() and letter != "\n"]

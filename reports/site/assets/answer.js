@@ -4,19 +4,28 @@
 MM.page(async () => {
   const {element, plain} = MM;
   const form = document.getElementById("question");
-  const place = document.getElementById("answer");
+  const place = document.getElementById("answer"), said = document.getElementById("said");
   const cells = await MM.cells.load();
   const {answers} = cells;
   const fields = [...form.querySelectorAll("select")];
+  const fileName = await MM.fileNames();
+  const {caveats} = await MM.load("index");
   const failures = new Map((await MM.load("errors")).errors.map((entry) => [entry.id, entry]));
 
+  const first = (field) => field.options[0].value;
+  let unknown = [];
+
+  // What the address says; what it names and nobody measured is told, not left out.
   function read() {
     const state = MM.state();
+    unknown = [];
     for (const field of fields) {
       const value = state.get(field.name);
-      field.value = [...field.options].some((option) => option.value === value) ? value : field.dataset.first;
+      const known = [...field.options].some((option) => option.value === value);
+      field.value = known ? value : first(field);
+      if (value !== undefined && !known) unknown.push(`${field.name}=${value}`);
     }
-    document.getElementById("more").open ||= [...document.querySelectorAll("#more select")].some((field) => field.value !== field.dataset.first);
+    document.getElementById("more").open ||= [...document.querySelectorAll("#more select")].some((field) => field.value !== first(field));
   }
 
   function question() {
@@ -39,10 +48,14 @@ MM.page(async () => {
 
   // What is different between the last environment of one range and the first of the next.
   function turn(before, after) {
-    const last = before.environments.at(-1), first = after.environments[0];
-    const changed = MM.lookup.PACKAGES.map((name) => [name, MM.cells.version(answers, last, name), MM.cells.version(answers, first, name)])
-      .filter(([, one, other]) => one !== other).map(([name, one, other]) => `${name} ${one} → ${other}`);
-    return changed.join(", ");
+    const last = before.environments.at(-1), next = after.environments[0];
+    const changed = MM.PACKAGES.map((name) => [name, MM.cells.version(answers, last, name), MM.cells.version(answers, next, name)])
+      .filter(([, one, other]) => one !== other);
+    // Environments are in the order of the first package that differs; what goes back with it is only its company.
+    const order = (name, version) => cells.axes.get(name).values.indexOf(version);
+    const newer = changed.filter(([name, one, other]) => order(name, other) > order(name, one)).map(([name, one, other]) => `${name} ${one} → ${other}`);
+    const older = changed.filter(([name, one, other]) => order(name, other) < order(name, one)).map(([name, , other]) => `${name} ${other}`);
+    return newer.join(", ") + (older.length ? ` (with ${older.join(", ")})` : "");
   }
 
   // Since when the newest failure of a line is there: neighbouring failures of other kinds are one stretch.
@@ -71,13 +84,13 @@ MM.page(async () => {
 
   function spanRow(line, span) {
     const {kind} = span;
-    const name = kind.class === "bad" ? element("a", {class: "cause-link"}, MM.tag(kind.class, kind.verdict)) : MM.tag(kind.class, kind.verdict);
-    if (kind.class === "bad") MM.fileName(kind.signature).then((file) => name.setAttribute("href", `causes/${file}.html`));
+    const tag = MM.tag(kind.class, kind.verdict);
+    const name = kind.class === "bad" && failures.has(kind.signature) ? element("a", {class: "cause-link", href: `causes/${fileName(kind.signature)}.html`}, tag) : tag;
     const count = span.environments.length;
     const example = MM.cells.address(answers, line.combination, span.environments.at(-1));
     return element("li", {}, name, " ", ranges(span.versions), " ",
       element("span", {class: "dim"}, `${count} environment${count > 1 ? "s" : ""}, ${span.attempts} attempt${span.attempts > 1 ? "s" : ""}, `,
-        element("a", {href: example}, "a cell")), kind.class === "bad" ? cause(kind) : null);
+        element("a", {href: example}, "a cell")), kind.cause ? cause(kind) : null);
   }
 
   // Combinations that answer alike are told once.
@@ -103,35 +116,62 @@ MM.page(async () => {
     return [...new Set([...numbers].map((number) => answers.runs[number].started.slice(0, 10)))].sort();
   }
 
+  // With versions fixed, what is left does not tell since when.
+  const asksVersions = () => fields.some((field) => field.name in answers.packages && field.value !== "");
+
   function lineCard(lines) {
     const [line] = lines;
     return element("section", {class: "card"},
       element("h3", {}, heading(lines), " ", element("span", {class: "count"}, plain(sure(line)))),
-      since(line), element("ul", {class: "spans"}, line.spans.map((span) => spanRow(line, span))));
+      asksVersions() ? null : since(line), element("ul", {class: "spans"}, line.spans.map((span) => spanRow(line, span))));
+  }
+
+  function command(label, line) {
+    return element("div", {class: "command"}, element("span", {class: "dim label"}, label), element("pre", {tabindex: "0", "aria-label": label}, plain(line)), MM.copyButton(line));
+  }
+
+  // A lock has one build of torch, which may not be the one that somebody wants.
+  function lockWords(environment) {
+    const column = answers.packages.torch;
+    const torch = column && column.rows[environment] >= 0 ? column.values[column.rows[environment]] : null;
+    return plain(torch ? `The very wheels that were measured (torch ${torch})` : "The very wheels that were measured");
   }
 
   function newest(found) {
-    if (found.newestGood === null) return element("section", {class: "card none"}, element("h2", {}, "No set of versions that was measured is good in all of this"));
+    if (found.newestGood === null) {
+      return element("section", {class: "card none"}, element("h2", {}, "No set of versions that was measured is good in all of this"),
+        found.goodByLoad.size ? element("p", {}, "By the way to load:") : null,
+        [...found.goodByLoad].map(([load, environment]) => command(`Newest good with ${plain(load)}`, MM.lookup.installLine(answers, environment))));
+    }
     const id = answers.environments[found.newestGood].id;
     const line = MM.lookup.installLine(answers, found.newestGood);
     const attempts = found.lines.flatMap((own) => own.spans.flatMap((span) => span.cells)).filter((cell) => cells.environments[cell] === found.newestGood)
       .reduce((sum, cell) => sum + cells.attempts[cell], 0);
     const kinds = [...new Set(found.lines.map(sure))].map(plain).join("; ");
     const card = element("section", {class: "card answer"}, element("h2", {}, "Newest good set"),
-      element("div", {class: "command"}, element("pre", {tabindex: "0", "aria-label": "Install with pip"}, plain(line)), MM.copyButton(line)),
-      element("div", {class: "command"}, element("pre", {tabindex: "0", "aria-label": "Install with uv"}, plain(`uv ${line}`)), MM.copyButton(`uv ${line}`)));
-    const facts = element("p", {class: "dim"}, `${kinds}, ${attempts} attempt${attempts === 1 ? "" : "s"} here, ${plain(runsOf(found.lines).join(" and "))}. `);
-    MM.fileName(id).then((file) => facts.append(element("a", {href: `locks/${file}.txt`}, "Lock with digests"), " · ", element("a", {href: `environments/${file}.html`}, "All about it")));
-    card.append(facts);
+      command("Install with pip", line), command("Install with uv", `uv ${line}`),
+      found.badLifecycles.length ? element("p", {}, `For one image. In the same set it is bad with lifecycle ${plain(found.badLifecycles.join(", "))}: choose it above to see.`) : null);
+    card.append(element("p", {class: "dim"}, `${kinds}, ${attempts} attempt${attempts === 1 ? "" : "s"} here, ${plain(runsOf(found.lines).join(" and "))}. `,
+      element("a", {href: `locks/${fileName(id)}.txt`}, lockWords(found.newestGood)), " · ", element("a", {href: `environments/${fileName(id)}.html`}, "All about it")));
     return card;
+  }
+
+  // What could be left open so that something was measured.
+  function nearest(asked) {
+    const open = [...asked.keys()].filter((name) => MM.lookup.lookUp(cells, new Map([...asked].filter(([other]) => other !== name))).counts.size);
+    return `Nothing was measured that fits all of this.${open.length ? ` Something was with any ${open.join(", or any ")}.` : ""}`;
   }
 
   function answer(asked) {
     const found = MM.lookup.lookUp(cells, asked);
     const total = [...found.counts.values()].reduce((sum, count) => sum + count, 0);
-    if (!total) return element("p", {class: "notice"}, "Nothing was measured that fits all of this. Leave something open.");
+    if (!total) return element("p", {class: "notice"}, plain(nearest(asked)));
     const counts = [...found.counts].sort((one, other) => other[1] - one[1]).map(([verdict, count]) => `${count} ${verdict}`).join(", ");
-    const parts = [newest(found), element("p", {}, plain(`${total} cell${total > 1 ? "s" : ""}: ${counts}.`)), together(found.lines).map(lineCard)];
+    const notes = caveats.filter(({axes}) => found.lines.some((line) => Object.entries(axes).every(([axis, value]) => line.values[answers.axes.indexOf(axis)] === value)));
+    const parts = [newest(found), element("p", {}, plain(`${total} cell${total > 1 ? "s" : ""}: ${counts}.`)),
+      notes.map(({text}) => element("p", {class: "notice"}, plain(text))),
+      element("p", {class: "dim"}, "A range names the oldest and the newest version of each package among its environments; not every set in between was measured, or exists."),
+      together(found.lines).map(lineCard)];
     if (found.proofs.length) {
       parts.push(element("details", {}, element("summary", {}, `${found.proofs.length} of the environments cannot exist: the proof`),
         found.proofs.map((number) => element("pre", {tabindex: "0"}, MM.shortened(answers.environments[number].proof, 2000)))));
@@ -141,13 +181,13 @@ MM.page(async () => {
 
   function render() {
     const asked = question();
-    MM.keep(fields.filter((field) => field.value !== field.dataset.first).map((field) => [field.name, field.value]));
+    MM.keep(fields.filter((field) => field.value !== first(field)).map((field) => [field.name, field.value]));
     const runner = asked.get("runner");
     const here = cells.axes.get("runner").values;
-    const parts = [];
+    const parts = unknown.length ? [element("p", {class: "notice"}, `Nothing was measured about ${plain(unknown.join(", "))}; this is the answer without it.`)] : [];
     if (runner && !here.includes(runner)) {
       const label = runner === "cuda" ? "CUDA" : runner;
-      parts.push(element("p", {class: "notice", role: "status"}, `Not measured on ${plain(label)}. What other runners show:`));
+      parts.push(element("p", {class: "notice", id: "unmeasured"}, `Not measured on ${plain(label)}. What other runners show:`));
       const others = element("div", {class: "beside"});
       for (const other of ["cpu", "emulated"].filter((name) => name !== runner)) {
         const body = here.includes(other) ? answer(new Map([...asked, ["runner", other]])) : element("p", {class: "notice"}, `Not measured on ${other}.`);
@@ -157,14 +197,13 @@ MM.page(async () => {
     } else {
       parts.push(answer(asked));
     }
-    const command = words(asked);
-    parts.push(element("div", {class: "command"}, element("pre", {tabindex: "0", "aria-label": "The same question in a terminal"}, plain(command)), MM.copyButton(command)));
+    parts.push(command("The same question in a terminal", words(asked)));
     MM.show(place, parts);
+    said.textContent = place.querySelector("h2, .notice")?.textContent ?? "";
   }
 
-  for (const field of fields) field.dataset.first = field.value;
   read();
-  form.addEventListener("change", render);
+  form.addEventListener("change", () => { unknown = []; render(); });
   form.addEventListener("submit", (event) => event.preventDefault());
   window.addEventListener("hashchange", () => { read(); render(); });
   render();

@@ -3,8 +3,10 @@
 
 const MM = (() => {
   const up = document.documentElement.dataset.up;
+  document.documentElement.classList.add("scripted"); // choices are shown only where they do something
   const values = new Map();
   const loading = new Map();
+  const PACKAGES = ["diffusers", "transformers", "accelerate", "torch"];
   const SHAPES = new Map([["good", "✓"], ["bad", "✗"], ["not applicable", "–"], ["no answer", "?"], ["unfinished", "…"]]);
 
   const policy = window.trustedTypes
@@ -35,13 +37,28 @@ const MM = (() => {
     return loading.get(name);
   }
 
-  // What a thing from outside is called as a file: as reports/names.py says, whose exceptions are in the index.
-  async function fileName(text) {
-    if (/^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/.test(text)) return text;
-    const index = await load("index");
-    const found = new Map(index.names).get(text);
-    if (found === undefined) throw new Error("the data have no file for this");
-    return found;
+  // Gives a function: what is a thing from outside called as a file? As reports/names.py says, whose exceptions are in
+  // the index.
+  async function fileNames() {
+    const names = new Map((await load("index")).names);
+    return (text) => {
+      if (/^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/.test(text)) return text;
+      const found = names.get(text);
+      if (found === undefined) throw new Error("the data have no file for this");
+      return found;
+    };
+  }
+
+  // 2.13.0+cpu is 2.13.0 to who asks.
+  const released = (version) => version.split("+")[0];
+
+  // For work that takes a while: gives a function that says whether nothing newer has begun since.
+  function newest() {
+    let last = 0;
+    return () => {
+      const mine = last += 1;
+      return () => mine === last;
+    };
   }
 
   // element("a", {href: "x"}, "text", child): children that are no nodes become text.
@@ -49,8 +66,7 @@ const MM = (() => {
     const made = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
       if (value === false || value === null || value === undefined) continue;
-      if (name === "onclick") made.addEventListener("click", value);
-      else made.setAttribute(name, value === true ? "" : value);
+      made.setAttribute(name, value === true ? "" : value);
     }
     made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
     return made;
@@ -58,8 +74,12 @@ const MM = (() => {
 
   // Control characters and marks that turn text around are shown as numbers, as on the pages made by Python.
   function plain(text) {
-    return String(text).replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\u2028\u2029]/gu, (letter) =>
-      letter === "\n" || letter === "\t" ? letter : `\\x${letter.codePointAt(0).toString(16).padStart(2, "0")}`);
+    return String(text).replace(/[\p{C}\p{Z}]/gu, (letter) =>
+      letter === "\n" || letter === "\t" || letter === " " ? letter : `\\x${letter.codePointAt(0).toString(16).padStart(2, "0")}`);
+  }
+
+  function sentence(text) {
+    return plain(text).replace(/^./u, (letter) => letter.toUpperCase());
   }
 
   function shortened(text, most) {
@@ -100,11 +120,12 @@ const MM = (() => {
   }
 
   function copyButton(text) {
-    const button = element("button", {type: "button", class: "copy"}, "Copy");
+    const button = element("button", {type: "button", class: "copy", "aria-live": "polite"}, "Copy");
     button.addEventListener("click", async () => {
       try {
         await navigator.clipboard.writeText(text);
         button.textContent = "Copied";
+        setTimeout(() => { button.textContent = "Copy"; }, 3000);
       } catch {
         button.textContent = "Select and copy it by hand";
       }
@@ -119,6 +140,7 @@ const MM = (() => {
 
   // Run a page; what goes wrong is told on it.
   async function page(run) {
+    document.getElementById("trouble").hidden = true;
     try {
       await run();
     } catch (error) {
@@ -129,5 +151,5 @@ const MM = (() => {
     }
   }
 
-  return {put, load, fileName, element, plain, shortened, tag, table, state, address, keep, copyButton, show, page, up, SHAPES};
+  return {put, load, fileNames, released, newest, element, plain, sentence, shortened, tag, table, state, address, keep, copyButton, show, page, up, PACKAGES, SHAPES};
 })();

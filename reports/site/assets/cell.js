@@ -24,37 +24,41 @@ MM.page(async () => {
       attempt.text ? element("details", {}, element("summary", {}, "Log"), element("pre", {tabindex: "0"}, plain(attempt.text))) : null];
   }
 
-  function describe(cell, meanings, runs, environmentFile, causeFile) {
-    const probe = ["pipeline", "checkpoint", "load", "offload", "lifecycle", "dtype", "runner"].map((axis) => cell.axes[axis]).filter(Boolean).join(" ");
+  function describe(cell, meanings, runs, fileName) {
+    const probe = Object.values(cell.axes).filter(Boolean).join(" ");
     document.title = plain(`${cell.verdict}: ${probe} · metamatrix`);
     const sure = cell.rebuilt ? `approximate: ${cell.rebuilt}` : cell.emulated ? "emulated on the CPU" : "measured";
     const parts = [
       element("h1", {}, MM.tag(cell.class, cell.verdict), ` ${plain(probe)}`),
-      element("p", {}, `${plain(meanings[cell.verdict] ?? "")}.`, cell.stage ? ` Decided at stage ${plain(cell.stage)}.` : "",
-        ` ${plain(sure)}, ${cell.attempts} attempt${cell.attempts === 1 ? "" : "s"}, run of ${plain((runs.get(cell.run) ?? "").slice(0, 10))}.`),
-      element("p", {}, "Environment: ", element("a", {href: `environments/${environmentFile}.html`}, plain(Object.entries(cell.requested).map(([name, value]) => `${name} ${value}`).join(", ")))),
+      element("p", {}, `${MM.sentence(meanings[cell.verdict] ?? "")}.`, cell.stage ? ` Decided at stage ${plain(cell.stage)}.` : "",
+        ` ${MM.sentence(sure)}, ${cell.attempts} attempt${cell.attempts === 1 ? "" : "s"}, run of ${plain((runs.get(cell.run) ?? "").slice(0, 10))}.`),
+      element("p", {}, "Environment: ", element("a", {href: `environments/${fileName(cell.environment)}.html`}, plain(Object.entries(cell.versions).map(([name, value]) => `${name} ${MM.released(value)}`).join(", ") || Object.entries(cell.requested).map(([name, value]) => `${name} ${value}`).join(", ")))),
     ];
     if (cell.expectation) {
       const {verdict, expires, reason, link} = cell.expectation;
       parts.push(element("p", {}, plain(`${cell.expected ? "Expected" : "Another verdict was expected"}: ${verdict} until ${expires}. ${reason ?? ""} ${link ?? ""}`)));
     }
-    if (cell.cause) parts.push(section("Cause", element("pre", {tabindex: "0"}, plain(cell.cause)), cell.class === "bad" ? element("p", {}, element("a", {href: `causes/${causeFile}.html`}, "When it happens, and what passed instead")) : null));
+    if (cell.cause) parts.push(section("Cause", element("pre", {tabindex: "0"}, plain(cell.cause)), cell.class === "bad" ? element("p", {}, element("a", {href: `causes/${fileName(cell.signature)}.html`}, "When it happens, and what passed instead")) : null));
     if (cell.tensors.length) {
       parts.push(section("Tensors", MM.table("Tensors", ["name", "module", "kind", "state", "shape", "detail"], cell.tensors.map((row) =>
         [element("code", {}, plain(row.name ?? "")), plain(row.module ?? ""), plain(row.kind ?? ""), plain(row.state ?? ""), plain((row.shape ?? []).join("×")), plain(row.detail ?? "")]))));
     }
+    if (cell.tensors.length >= 40) parts.push(element("p", {class: "dim"}, "The first 40 are kept; the cause tells how many there are."));
     const again = cell.rerun || `metamatrix run --plan FOLDER --select 'subject == ${cell.subject}' --output out/cell`;
     parts.push(section("Run it again", element("div", {class: "command"}, element("pre", {tabindex: "0"}, plain(again)), MM.copyButton(again)),
-      cell.rerun ? null : element("p", {class: "dim"}, "FOLDER is one with the ", element("a", {href: `api/v1/runs/${cell.runFile}/dataset.json`}, "data set of the run"), ".")));
+      cell.rerun ? null : element("p", {class: "dim"}, "Put the ", element("a", {href: `api/v1/runs/${fileName(cell.run)}/dataset.json`}, "data set of the run"), " into a folder, as dataset.json, and give its name for FOLDER.")));
     parts.push(section("History", MM.table("Each run", ["run", "verdict", "environment"], cell.history.map((entry) =>
       [plain((runs.get(entry.run) ?? entry.run).slice(0, 16)), MM.tag(entry.class, entry.verdict), element("code", {}, plain(entry.environment))]))));
     parts.push(section("Time and memory", element("p", {}, cell.seconds === null || cell.seconds === undefined ? "Not measured." : plain(`${cell.seconds} s, peak ${cell.peak_rss_mb} MiB with the imported libraries.`))));
     parts.push(section("Attempts", cell.executions ? cell.executions.map(execution) : element("p", {}, "Attempts and logs stay with the run that made them.")));
-    parts.push(element("p", {}, element("a", {href: `api/v1/cells/${cell.file}.json`}, "As JSON"), element("span", {class: "dim"}, plain(` · subject ${cell.subject} · cell ${cell.id}`))));
+    parts.push(element("p", {}, element("a", {href: `api/v1/cells/${fileName(cell.subject)}.json`}, "As JSON"), element("span", {class: "dim"}, plain(` · subject ${cell.subject} · cell ${cell.id}`))));
     return parts;
   }
 
+  const begin = MM.newest();
+
   async function render() {
+    const current = begin();
     const wanted = MM.state();
     const place = document.getElementById("cell");
     if (!wanted.has("environment") || !wanted.has("pipeline")) {
@@ -63,16 +67,13 @@ MM.page(async () => {
     }
     const index = await MM.load("index");
     const runs = new Map(index.runs.map((run) => [run.id, run.started]));
-    const environment = await MM.fileName(wanted.get("environment"));
-    const found = (await MM.load(`cells/${environment}/${await MM.fileName(wanted.get("pipeline"))}`))
-      .filter((cell) => Object.entries(cell.axes).every(([axis, value]) => !wanted.has(axis) || wanted.get(axis) === value));
-    const parts = [];
-    for (const cell of found.slice(0, 20)) {
-      cell.file = await MM.fileName(cell.subject);
-      cell.runFile = await MM.fileName(cell.run);
-      parts.push(describe(cell, index.meanings, runs, environment, cell.signature ? await MM.fileName(cell.signature) : ""));
-    }
-    MM.show(place, parts.length ? parts : [element("h1", {}, "Cell"), element("p", {class: "notice"}, "Nothing was measured there.")]);
+    const fileName = await MM.fileNames();
+    const environment = fileName(wanted.get("environment"));
+    const known = await MM.load(`cells/${environment}/${fileName(wanted.get("pipeline"))}`).catch(() => []);
+    const found = known.filter((cell) => Object.entries(cell.axes).every(([axis, value]) => !wanted.has(axis) || wanted.get(axis) === value));
+    if (!current()) return;
+    const parts = found.slice(0, 20).map((cell) => describe(cell, index.meanings, runs, fileName));
+    MM.show(place, parts.length ? parts : [element("h1", {}, "Cell"), element("p", {class: "notice"}, "These data have no such cell. A link to it may be older than they are; the ", element("a", {href: "matrix.html"}, "matrix"), " has what there is.")]);
   }
 
   window.addEventListener("hashchange", () => MM.page(render));

@@ -14,9 +14,6 @@ MM.cells = (() => {
     return found;
   }
 
-  // 2.13.0+cpu is 2.13.0 to who asks.
-  const released = (version) => version.split("+")[0];
-
   function build(answers) {
     const combinations = [], environments = [], kinds = [], attempts = [], runs = [];
     const width = answers.environments.length;
@@ -48,7 +45,7 @@ MM.cells = (() => {
       axes.set(axis, {values, by: "combinations", of: answers.combinations.map((row) => places.get(row.values[place]))});
     });
     for (const [name, column] of Object.entries(answers.packages)) {
-      const labels = column.values.map(released);
+      const labels = column.values.map(MM.released);
       const values = [...new Set(labels)];
       const places = new Map(values.map((value, number) => [value, number]));
       if (column.rows.includes(-1)) values.push("none");
@@ -65,11 +62,11 @@ MM.cells = (() => {
 
   function version(answers, environment, name) {
     const column = answers.packages[name];
-    return column && column.rows[environment] >= 0 ? released(column.values[column.rows[environment]]) : null;
+    return column && column.rows[environment] >= 0 ? MM.released(column.values[column.rows[environment]]) : null;
   }
 
   function words(answers, environment) {
-    return ["diffusers", "transformers", "accelerate", "torch"]
+    return MM.PACKAGES
       .map((name) => [name, version(answers, environment, name)])
       .filter(([, found]) => found !== null).map(([name, found]) => `${name} ${found}`).join(", ") || answers.environments[environment].id;
   }
@@ -81,5 +78,5 @@ MM.cells = (() => {
     return `${MM.up}cell.html${MM.address(entries)}`;
   }
 
-  return {load, build, bits, released, version, words, address};
+  return {load, version, words, address};
 })();

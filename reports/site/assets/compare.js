@@ -10,9 +10,15 @@ MM.page(async () => {
   const GROUPS = new Map([["new-red", "bad"], ["new-green", "good"], ["flaky", "bad"], ["no-answer", "no answer"], ["same-bad", "bad"], ["same-good", "good"]]);
   const pair = document.getElementById("pair");
   const rowsPlace = document.getElementById("rows");
-  const state = MM.state();
-  if ([...pair.options].some((option) => option.value === state.get("pair"))) pair.value = state.get("pair");
-  let chosen = state.get("change") ?? null;
+  const begin = MM.newest();
+  let chosen = null;
+
+  // What the address says; a pair that is not there is left at the first.
+  function read() {
+    const state = MM.state();
+    pair.value = [...pair.options].some((option) => option.value === state.get("pair")) ? state.get("pair") : pair.options[0].value;
+    chosen = state.get("change") ?? null;
+  }
 
   function verdict(data, number) {
     return number < 0 ? "nothing" : MM.tag(data.kinds[number].class, data.kinds[number].verdict);
@@ -25,7 +31,7 @@ MM.page(async () => {
   }
 
   function versions(environment) {
-    return ["diffusers", "transformers", "accelerate", "torch"].filter((name) => name in environment.installed).map((name) => `${name} ${environment.installed[name].split("+")[0]}`).join(", ");
+    return MM.PACKAGES.filter((name) => name in environment.installed).map((name) => `${name} ${MM.released(environment.installed[name])}`).join(", ");
   }
 
   function where(data, row) {
@@ -41,7 +47,8 @@ MM.page(async () => {
     const found = data.rows.change.flatMap((number, row) => data.changes[number] === change ? [row] : []);
     if (!found.length) return element("p", {class: "notice"}, change === "same-good" ? "They are counted only; the data sets of the runs have them." : "None.");
     const table = MM.table(`${change}: ${ABOUT.get(change)}`, ["cell", "before", "after", "versions", "cause"], found.slice(0, MOST).map((row) => {
-      const kind = data.kinds[data.rows.after[row] >= 0 ? data.rows.after[row] : data.rows.before[row]];
+      const after = data.rows.after[row], before = data.rows.before[row];
+      const kind = data.kinds[after < 0 || (before >= 0 && data.kinds[after].class !== "bad") ? before : after];
       return [element("a", {href: address(data, row)}, plain(data.combinations[data.rows.combination[row]].join(" "))),
         verdict(data, data.rows.before[row]), verdict(data, data.rows.after[row]), where(data, row),
         [data.rows.another_failure[row] ? "another failure than before: " : "", MM.shortened(kind.class === "bad" ? kind.cause : "", 160)]];
@@ -50,11 +57,13 @@ MM.page(async () => {
   }
 
   async function render() {
+    const current = begin();
     const data = await MM.load(`compare/${pair.value}`);
+    if (!current()) return;
     const change = ORDER.includes(chosen) ? chosen : ORDER.find((name) => data.counts[name]) ?? "same-good";
     document.getElementById("counts").replaceChildren(...ORDER.map((name) => {
       const button = element("button", {type: "button", "aria-pressed": String(name === change), title: ABOUT.get(name), class: (GROUPS.get(name) ?? "not applicable").replaceAll(" ", "-")}, element("b", {}, String(data.counts[name])), ` ${name}`);
-      button.addEventListener("click", () => { chosen = name; MM.keep([["pair", pair.value], ["change", name]], true); MM.page(render); });
+      button.addEventListener("click", () => { chosen = name; MM.keep([["pair", pair.value], ["change", name]], true); MM.page(render).then(() => document.querySelector("#counts [aria-pressed=true]").focus()); });
       return button;
     }));
     const total = Object.values(data.counts).reduce((sum, count) => sum + count, 0);
@@ -62,7 +71,9 @@ MM.page(async () => {
     MM.show(rowsPlace, rows(data, change));
   }
 
-  pair.addEventListener("change", () => { MM.keep([["pair", pair.value]], true); MM.page(render); });
-  window.addEventListener("popstate", () => { chosen = MM.state().get("change") ?? null; pair.value = MM.state().get("pair") ?? pair.options[0].value; MM.page(render); });
+  pair.addEventListener("change", () => { chosen = null; MM.keep([["pair", pair.value]], true); MM.page(render); });
+  window.addEventListener("hashchange", () => { read(); MM.page(render); });
+  window.addEventListener("popstate", () => { read(); MM.page(render); });
+  read();
   await render();
 });

@@ -23,7 +23,7 @@ MM.page(async () => {
   }
 
   function chart(counts) {
-    const height = 220, wide = 34, most = Math.max(1, ...counts.map((run) => GROUPS.reduce((sum, group) => sum + (run.groups[group] ?? 0), 0)));
+    const height = 220, wide = 52, most = Math.max(1, ...counts.map((run) => GROUPS.reduce((sum, group) => sum + (run.groups[group] ?? 0), 0)));
     const drawing = svg("svg", {viewBox: `0 0 ${Math.max(900, counts.length * wide + 10)} ${height + 30}`, role: "img", class: "chart"}, svg("title", {}, `Verdicts of ${plain(axis.value)} ${plain(value.value)} by run; the table below has the numbers`));
     counts.forEach((run, number) => {
       let top = height;
@@ -41,15 +41,26 @@ MM.page(async () => {
   function render() {
     const counts = runs.map((run) => ({started: run.started, groups: run.axes[axis.value]?.[value.value] ?? {}}));
     MM.keep([["axis", axis.value], ["value", value.value]].filter(([, text]) => text !== "all"));
+    const latest = counts.at(-1).groups;
+    document.getElementById("said").textContent = plain(`${axis.value} ${value.value}, newest run: ${GROUPS.map((group) => `${latest[group] ?? 0} ${group}`).join(", ")}`);
     MM.show(document.getElementById("history"), element("div", {class: "scroll", role: "region", "aria-label": "Chart", tabindex: "0"}, chart(counts)),
-      MM.table(`${plain(axis.value)} ${plain(value.value)}`, ["run", ...GROUPS], counts.map((run) => [plain(run.started.slice(0, 16)), ...GROUPS.map((group) => String(run.groups[group] ?? 0))])));
+      MM.table(`Cells of each run: ${axis.value} ${value.value}`, ["run", ...GROUPS], counts.map((run) => [plain(run.started.slice(0, 16)), ...GROUPS.map((group) => String(run.groups[group] ?? 0))])));
   }
 
-  const state = MM.state();
-  if ([...axis.options].some((option) => option.value === state.get("axis"))) axis.value = state.get("axis");
-  values();
-  if ([...value.options].some((option) => option.value === state.get("value"))) value.value = state.get("value");
+  // What the address says; what it does not know is left at the first choice.
+  function read() {
+    const state = MM.state();
+    const choose = (select, wanted) => {
+      select.value = [...select.options].some((option) => option.value === wanted) ? wanted : select.options[0].value;
+    };
+    choose(axis, state.get("axis"));
+    values();
+    choose(value, state.get("value"));
+    render();
+  }
+
   axis.addEventListener("change", () => { values(); render(); });
   value.addEventListener("change", render);
-  render();
+  window.addEventListener("hashchange", read);
+  read();
 });

@@ -3,7 +3,9 @@
 
 MM.page(async () => {
   const {element, plain} = MM;
-  const EVERY = 2000;
+  const SOON = 2000, LATER = 10000;
+  const said = document.getElementById("state"), bar = document.getElementById("progress"), place = document.getElementById("environments");
+  let shown = "";
 
   function words(live) {
     const open = live.total - live.done;
@@ -12,16 +14,29 @@ MM.page(async () => {
     return `${live.done} of ${live.total} cells, ${left}.`;
   }
 
-  async function look() {
-    const answer = await fetch("live.json", {cache: "no-store"});
-    if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
-    const live = await answer.json();
-    document.getElementById("state").textContent = plain(words(live));
-    const bar = document.getElementById("progress");
+  function draw(live) {
+    said.textContent = plain(words(live));
     [bar.max, bar.value] = [Math.max(1, live.total), live.done];
-    MM.show(document.getElementById("environments"), MM.table("Environments", ["environment", "cells done", "of"], live.environments.map((entry) =>
+    const now = JSON.stringify(live.environments);
+    if (now === shown) return;
+    shown = now;
+    MM.show(place, MM.table("Environments", ["environment", "cells done", "of"], live.environments.map((entry) =>
       [plain(entry.words), String(entry.done), String(entry.total)])));
-    if (live.running) setTimeout(() => MM.page(look), EVERY);
+  }
+
+  // A server that does not answer now may answer later, and a run may begin at any time: it goes on asking.
+  async function look() {
+    let pause = LATER;
+    try {
+      const answer = await fetch("live.json", {cache: "no-store"});
+      if (!answer.ok) throw new Error(String(answer.status));
+      const live = await answer.json();
+      draw(live);
+      pause = live.running ? SOON : LATER;
+    } catch (error) {
+      said.textContent = `The server does not answer (${plain(error.message)}); asking again.`;
+    }
+    setTimeout(look, pause);
   }
 
   await look();

@@ -2,7 +2,6 @@
 "use strict";
 
 MM.lookup = (() => {
-  const PACKAGES = ["diffusers", "transformers", "accelerate", "torch"];
   const ASSUMED = [["checkpoint", "canonical"], ["lifecycle", "single"]];
 
   // question: a Map of axis or package to the one value that is meant.
@@ -29,7 +28,26 @@ MM.lookup = (() => {
     }
     const lines = [...rows].map(([combination, own]) => line(cells, combination, own));
     lines.sort((one, other) => compare(one.values, other.values));
-    return {lines, counts, proofs: [...proofs].sort((one, other) => one - other), newestGood: newestGood(cells, chosen, environments)};
+    const newest = newestGood(cells, chosen, environments);
+    return {lines, counts, proofs: [...proofs].sort((one, other) => one - other), newestGood: newest,
+      goodByLoad: newest === null && !question.has("load") ? byLoad(cells, question, lines) : new Map(),
+      badLifecycles: newest === null || question.has("lifecycle") ? [] : badLifecycles(cells, question, newest)};
+  }
+
+  // Where not all ways to load are good: the newest good environment of each that has one.
+  function byLoad(cells, question, lines) {
+    const place = cells.answers.axes.indexOf("load");
+    const loads = [...new Set(lines.map((own) => own.values[place]))].sort();
+    const found = loads.map((load) => [load, lookUp(cells, new Map([...question, ["load", load]])).newestGood]);
+    return new Map(found.filter(([, environment]) => environment !== null));
+  }
+
+  // The lifecycles beyond the assumed one that are bad in an environment.
+  function badLifecycles(cells, question, environment) {
+    const {lines} = lookUp(cells, new Map([...question, ["lifecycle", "any"]]));
+    const place = cells.answers.axes.indexOf("lifecycle");
+    const bad = lines.filter((own) => own.spans.some((span) => span.kind.class === "bad" && span.environments.includes(environment)));
+    return [...new Set(bad.map((own) => own.values[place]))].sort();
   }
 
   function compare(one, other) {
@@ -60,11 +78,11 @@ MM.lookup = (() => {
   // The lowest and the highest version of each package: the values of a package are in order.
   function versions(answers, environments) {
     const found = new Map();
-    for (const name of PACKAGES) {
+    for (const name of MM.PACKAGES) {
       if (!(name in answers.packages)) continue;
       const column = answers.packages[name];
       const rows = environments.map((place) => column.rows[place]).filter((row) => row >= 0);
-      if (rows.length) found.set(name, [Math.min(...rows), Math.max(...rows)].map((row) => MM.cells.released(column.values[row])));
+      if (rows.length) found.set(name, [Math.min(...rows), Math.max(...rows)].map((row) => MM.released(column.values[row])));
     }
     return found;
   }
@@ -98,5 +116,5 @@ MM.lookup = (() => {
     return `pip install ${pins.join(" ")}`;
   }
 
-  return {lookUp, installLine, PACKAGES};
+  return {lookUp, installLine};
 })();

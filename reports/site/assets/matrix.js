@@ -4,13 +4,13 @@
 MM.page(async () => {
   const {element, plain} = MM;
   const LETTERS = new Map(JSON.parse(document.getElementById("matrix").dataset.letters ?? "[]"));
-  const ROWS = ["pipeline", "load", "offload", "checkpoint", "lifecycle", "runner", "dtype"];
-  const COLUMNS = ["diffusers", "transformers", "torch", "accelerate", "python", "environment"];
+  const COLUMNS = [...MM.PACKAGES, "python", "environment"];
   const FIRST = new Map([["checkpoint", "canonical"], ["lifecycle", "single"]]);
   const MOST_SQUARES = 6000, MOST_LISTED = 200;
   const cells = await MM.cells.load();
   const {answers} = cells;
-  const axes = new Map([...ROWS, ...COLUMNS, ...answers.axes].filter((axis) => cells.axes.has(axis)).map((axis) => [axis, cells.axes.get(axis)]));
+  const ROWS = answers.axes;
+  const axes = new Map([...ROWS, ...COLUMNS].filter((axis) => cells.axes.has(axis)).map((axis) => [axis, cells.axes.get(axis)]));
   const verdictOf = answers.kinds.map((kind) => kind.verdict);
   axes.set("verdict", {values: [...new Set(verdictOf)], by: "kinds", of: numbered(verdictOf)});
   const classOf = answers.kinds.map((kind) => kind.class);
@@ -92,8 +92,9 @@ MM.page(async () => {
       square.expected &&= kind.class !== "bad" || kind.expected;
       square.same &&= verdictOf[square.kind] === kind.verdict;
     }
-    const sorted = (keys) => [...keys].sort((one, other) => one - other);
-    return {squares, rows: sorted(rowKeys), columns: sorted(columnKeys)};
+    // Versions are read newest first, other values in their order.
+    const sorted = (keys, names) => [...keys].sort((one, other) => COLUMNS.includes(names[0]) ? other - one : one - other);
+    return {squares, rows: sorted(rowKeys, rows), columns: sorted(columnKeys, columns)};
   }
 
   function names(axesOf, key) {
@@ -115,7 +116,7 @@ MM.page(async () => {
   function squareLink(state, view, square, row, column) {
     const kind = answers.kinds[square.kind];
     const group_ = group(square);
-    const letter = square.same && square.bad ? LETTERS.get(kind.verdict) ?? "" : "";
+    const letter = square.same ? LETTERS.get(kind.verdict) ?? "" : "";
     const count = square.count === 1 ? "" : square.bad ? ` ${square.bad}/${square.count}` : ` ${square.count}`;
     const where = [...names(view.rows, row), ...names(view.columns, column)].join(", ");
     const said = square.count === 1 ? kind.verdict : square.bad ? `${square.bad} of ${square.count} bad` : `${square.count} cells, ${group_}`;
@@ -145,7 +146,7 @@ MM.page(async () => {
       }
       return element("tr", {},
         level === 0 ? view.rows.map((row) => element("th", {scope: "col", rowspan: view.columns.length}, row)) : null,
-        cellsOf.map(({span, text}) => element("th", {scope: span > 1 ? "colgroup" : "col", colspan: span, class: "head"}, element("span", {}, `${level === 0 || text.length > 6 ? "" : ""}${plain(text)}`))));
+        cellsOf.map(({span, text}) => element("th", {scope: span > 1 ? "colgroup" : "col", colspan: span, class: "head"}, element("span", {}, plain(text)))));
     });
   }
 
@@ -226,7 +227,6 @@ MM.page(async () => {
     form.addEventListener("change", change);
     form.addEventListener("submit", (event) => event.preventDefault());
   }
-  window.addEventListener("hashchange", render);
   window.addEventListener("popstate", render);
   render();
 });

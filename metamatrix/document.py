@@ -1,4 +1,4 @@
-"""How do a run's results become the published document? The one place where runner and reports meet."""
+"""How do a run's results become the document that `reports` reads?"""
 
 from __future__ import annotations
 
