@@ -274,8 +274,11 @@ def main() -> None:
         app()
     except Exception as error:
         from reports.wording import harmless
-        from runner.errors import MetamatrixError
+        from runner.errors import InfrastructureError, MetamatrixError
 
+        if isinstance(error, OSError) or type(error).__module__ == "sqlite3":
+            # The disk, the rights on a folder, a damaged database: nothing that a traceback would help with.
+            error = InfrastructureError(str(error), "Check the file or folder and its rights; a copy may help.")
         if not isinstance(error, MetamatrixError):
             raise
         print(harmless(f"metamatrix: {error}"), file=sys.stderr)

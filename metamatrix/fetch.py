@@ -12,8 +12,8 @@ from runner.errors import InfrastructureError, MetamatrixError
 
 __all__ = ["NotThere", "fetch"]
 
-_SECONDS, _WHOLE_SECONDS = 30, 600
-"""For a server to say something, and for it to say all."""
+_SECONDS = 30
+"""For a server to say something."""
 _PART = 1 << 20
 _HEADERS = {"User-Agent": "metamatrix", "Accept-Encoding": "gzip"}
 
@@ -22,22 +22,23 @@ class NotThere(MetamatrixError):
     """The server says that there is no such file. A server that does not answer says nothing of the kind."""
 
 
-def fetch(address: str, most: int) -> bytes:
+def fetch(address: str, most: int, seconds: float = 60) -> bytes:
     """The content of an http or https address, unpacked.
 
     Args:
         address: where it is.
         most: the largest content that is taken, in bytes.
+        seconds: for the server to say all.
 
     Raises:
         NotThere: there is no such file.
         MetamatrixError: it is larger.
         InfrastructureError: the server does not answer.
     """
-    request = urllib.request.Request(address, headers=_HEADERS)  # noqa: S310  # callers checked the scheme
     try:
+        request = urllib.request.Request(address, headers=_HEADERS)  # noqa: S310  # callers checked the scheme
         with _OPENER.open(request, timeout=_SECONDS) as answer:
-            content = _read(answer, most)
+            content = _read(answer, most, seconds)
             packed = answer.headers.get("Content-Encoding") == "gzip"
     except urllib.error.HTTPError as error:
         if error.code == http.HTTPStatus.NOT_FOUND:
@@ -54,16 +55,16 @@ def fetch(address: str, most: int) -> bytes:
     return content
 
 
-def _read(answer: http.client.HTTPResponse, most: int) -> bytes:
+def _read(answer: http.client.HTTPResponse, most: int, seconds: float) -> bytes:
     """The body, at most one byte over `most`, whole and in time."""
-    deadline = time.monotonic() + _WHOLE_SECONDS
+    deadline = time.monotonic() + seconds
     promised = answer.headers.get("Content-Length")
     parts, size = [], 0
     while size <= most and (part := answer.read1(min(_PART, most + 1 - size))):
         parts.append(part)
         size += len(part)
         if time.monotonic() > deadline:
-            raise OSError(f"no end after {_WHOLE_SECONDS} s")
+            raise OSError(f"no end after {seconds:g} s")
     if size <= most and promised is not None and promised != str(size):
         raise OSError(f"{size} of {promised} bytes came")
     return b"".join(parts)

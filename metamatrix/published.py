@@ -18,6 +18,7 @@ __all__ = ["published_before"]
 _INDEX = "api/v1/index.json"
 _MOST_INDEX = 64 * 1024 * 1024
 _MOST = 1024 * 1024 * 1024
+_SECONDS = 600
 
 
 def published_before(source: str, first: bool = False) -> list[DatasetModel]:
@@ -42,10 +43,12 @@ def published_before(source: str, first: bool = False) -> list[DatasetModel]:
     try:
         index: dict[str, Any] = json.loads(_read(root, _INDEX, _MOST_INDEX))
         runs = [(str(run["id"]), str(run["data"]), str(run["sha256"])) for run in index["runs"]]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MetamatrixError(
             f"{root}{_INDEX} is no index of a site: {error}", "Give the site's own address."
         ) from error
+    if not runs:
+        raise MetamatrixError(f"{root}{_INDEX} names no run", "A site has one at least; say --first for a new one.")
     if len({identifier for identifier, _, _ in runs}) != len(runs):
         raise MetamatrixError(f"{root}{_INDEX} names a run twice")
     return [_dataset(root, *run) for run in runs]
@@ -69,12 +72,12 @@ def _dataset(root: str, identifier: str, path: str, digest: str) -> DatasetModel
 
 def _read(root: str, path: str, most: int) -> bytes:
     if is_address(root):
-        return fetch(urljoin(root, path), most)
+        return fetch(urljoin(root, path), most, _SECONDS)
     try:
         return Path(root, path).read_bytes()
     except FileNotFoundError as error:
         raise NotThere(f"there is no {Path(root, path)}", "Give the folder of a site that metamatrix made.") from error
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         raise MetamatrixError(
-            f"{Path(root, path)} cannot be read: {error.strerror}", "Give the folder or address of a published site."
+            f"{Path(root, path)} cannot be read: {error}", "Give the folder or address of a published site."
         ) from error

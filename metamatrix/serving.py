@@ -11,6 +11,7 @@ from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from reports.site import POLICY
 
@@ -27,7 +28,7 @@ _HEADERS = {
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches what listens there."""
-    if host == "localhost":
+    if host.lower() == "localhost":
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -78,6 +79,9 @@ class _Handler(SimpleHTTPRequestHandler):
         host = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
         if self._local and not is_loopback(host):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "This server answers to this machine's own names only")
+            return False
+        if "\0" in unquote(self.path):
+            self.send_error(HTTPStatus.NOT_FOUND, "There is no such page")
             return False
         return True
 

@@ -7,14 +7,15 @@ are some hundred kilobytes, a question is a few operations on large integers, an
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
-from reports.versions import PACKAGES, public, without_build
+from reports.versions import public, without_build
 
 __all__ = ["Answers", "Combination", "Environment", "Kind", "Packages", "RunName", "bits", "install_line", "is_sound"]
 
@@ -77,8 +78,12 @@ class Packages:
 
 @dataclass(frozen=True)
 class Answers:
-    """Environments in the order of their releases; what does not exist comes first."""
+    """Environments in the order of their releases; what does not exist comes first.
 
+    `telling` are the packages that environments are told apart by.
+    """
+
+    telling: tuple[str, ...]
     runs: tuple[RunName, ...]
     axes: tuple[str, ...]
     packages: Mapping[str, Packages]
@@ -98,7 +103,7 @@ class Answers:
     @cached_property
     def order(self) -> dict[str, list[tuple[Version, int]]]:
         """For each package that environments are told apart by, its versions in order, each with its mask."""
-        return {name: sorted(self._masks(name)) for name in PACKAGES if name in self.packages}
+        return {name: sorted(self._masks(name)) for name in self.telling if name in self.packages}
 
     @cached_property
     def values(self) -> dict[str, list[str]]:
@@ -122,6 +127,15 @@ class Answers:
             return 0
         return sum(mask for version, mask in self._masks(package) if fits(version))
 
+    def box(self, mask: int) -> int:
+        """The environments whose versions all lie within those of the ones in `mask`."""
+        found = self.exist
+        for versions in self.order.values():
+            there = [place for place, (_, own) in enumerate(versions) if own & mask]
+            if there:
+                found &= sum(own for _, own in versions[there[0] : there[-1] + 1])
+        return found
+
     def version(self, environment: int, package: str) -> str | None:
         """What is installed in an environment; of one that does not exist, what was asked for."""
         column = self.packages.get(package)
@@ -135,6 +149,7 @@ class Answers:
             "schema_version": SCHEMA_VERSION,
             "runs": [{"id": run.id, "started": run.started, "tool": run.tool} for run in self.runs],
             "axes": list(self.axes),
+            "telling": list(self.telling),
             "packages": {
                 name: {"values": list(column.values), "rows": list(column.rows)}
                 for name, column in self.packages.items()
@@ -195,7 +210,7 @@ def install_line(answers: Answers, place: int) -> str:
     chosen = [package for package in answers.environments[place].chosen if package != "python"]
     versions = [(name, answers.version(place, name)) for name in chosen]
     pins = [f"{name.replace('_', '-')}=={without_build(version)}" for name, version in versions if version is not None]
-    return "pip install " + " ".join(pins)
+    return "pip install " + " ".join(shlex.quote(pin) for pin in pins)
 
 
 class _Probed(Protocol):
@@ -214,7 +229,7 @@ def _version(text: str) -> Version | None:
     """A version to compare with; None for what is none, such as a commit."""
     try:
         return public(text)
-    except InvalidVersion:
+    except ValueError:  # also a number with thousands of digits
         return None
 
 
@@ -230,6 +245,7 @@ def _read(data: Mapping[str, Any]) -> Answers:
     if data["schema_version"] > SCHEMA_VERSION:
         raise ValueError(f"written by a newer metamatrix (schema {data['schema_version']})")
     return Answers(
+        telling=tuple(data["telling"]),
         runs=tuple(RunName(entry["id"], entry["started"], entry["tool"]) for entry in data["runs"]),
         axes=tuple(data["axes"]),
         packages={
@@ -274,14 +290,16 @@ def _check(found: Answers) -> None:
     ]
     texts += [text for row in found.combinations for text in (*row.values, row.rebuilt or "")]
     texts += [text for column in found.packages.values() for text in column.values]
-    if not all(isinstance(text, str) for text in (*texts, *found.axes)):
+    if not all(isinstance(text, str) for text in (*texts, *found.axes, *found.telling)):
         raise ValueError("something that should be text is none")
     if not found.runs:
         raise ValueError("there is no run")
-    if missing := {"pipeline", "load", "checkpoint"}.difference(found.axes):
+    if missing := {"pipeline", "load", "offload", "checkpoint", "lifecycle", "runner"}.difference(found.axes):
         raise ValueError(f"the axes lack {', '.join(sorted(missing))}")
     for name, column in found.packages.items():
-        if len(column.rows) != count or not all(-1 <= row < len(column.values) for row in column.rows):
+        if len(column.rows) != count or not all(
+            type(row) is int and -1 <= row < len(column.values) for row in column.rows
+        ):
             raise ValueError(f"the versions of {name} do not fit the environments")
     for row in found.combinations:
         if len(row.values) != len(found.axes):

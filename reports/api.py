@@ -144,6 +144,7 @@ def _short(cause: Cause) -> dict[str, Any]:
         "cells": cause.cells,
         "sound": cause.sound,
         "regex": cause.pattern,
+        "exact": cause.rules.exact,
         "rules": [str(rule) for rule in cause.rules.rules],
         "alternatives": [str(rule) for rule in cause.rules.alternatives],
         "fix": [f"{entry.axis}={entry.value}" for entry in cause.remedies if entry.good == entry.measured][:3],

@@ -107,6 +107,7 @@ class AnswersFile(_Versioned):
 
     runs: list[_AnswerRun]
     axes: list[str]
+    telling: list[str] = Field(description="The packages that environments are told apart by.")
     packages: dict[str, _Packages]
     environments: list[_AnswerEnvironment] = Field(description="In the order of their releases.")
     kinds: list[_Kind]
@@ -176,6 +177,7 @@ class _ErrorLine(_Model):
     cells: int
     sound: int = Field(description="Of the cells, those with a sound checkpoint and a load of the libraries' own.")
     regex: str | None = Field(description="Finds its message in a log; null where it leaves none.")
+    exact: bool = Field(description="Whether the rules cover no good cell.")
     rules: list[str] = Field(description="In the words of a lookup; an axis that is not named may have any value.")
     alternatives: list[str] = Field(description="As small as a single rule, and as right by what was measured.")
     fix: list[str] = Field(description="With one axis changed so, all such cells that were measured pass.")

@@ -183,6 +183,13 @@ class _Neighbours:
                 for axis in range(len(self._packages)):
                     self._environments[axis, *_but(versions, axis)].append(place)
 
+    def _advises(self, axis: str, value: str, place: int, other: int) -> bool:
+        """Whether one would tell somebody to change to that: not to another pipeline, a damaged file, or a load of ours."""
+        rebuilt = self._answers.combinations[other].rebuilt is not None
+        if axis in _NO_ADVICE or (rebuilt and self._answers.combinations[place].rebuilt is None):
+            return False
+        return axis != "checkpoint" or value == "canonical"
+
     def remedies(self, cells: Mapping[int, int]) -> tuple[Remedy, ...]:
         """What passed instead, the surest first: all of the most cells."""
         good, measured = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
@@ -191,7 +198,7 @@ class _Neighbours:
             for axis, name in enumerate(self._answers.axes):
                 for other in self._combinations[axis, *_but(values, axis)]:
                     value = self._answers.combinations[other].values[axis]
-                    if other != place and name not in _NO_ADVICE and (name != "checkpoint" or value == "canonical"):
+                    if other != place and self._advises(name, value, place, other):
                         key = (name, value)
                         good[key] += (self._good[other] & mask).bit_count()
                         measured[key] += (self._answered[other] & mask).bit_count()
@@ -222,19 +229,22 @@ _VARIES = re.compile(
 )
 _STANDS_FOR = {
     "address": "0x[0-9a-fA-F]+",
-    "path": r"\S*",
-    "name": r"[\w.]+",
-    "number": r"[\d.]+",
+    "path": r"""[^\s'",;()\[\]{}]*""",
+    "name": r"""[^\s'",;:()\[\]{}]+""",
+    "number": r"[0-9]+(?:\.[0-9]+)*",
     "space": r"\s+",
 }
 _SPECIAL = re.compile(r"[.^$*+?()\[\]{}|\\]")
 _LONG = 300
+_LEAST = 8
+"""Letters that a message must have beside what varies."""
 
 
 def pattern_of(cause: str) -> str | None:
     """A regular expression that finds this message in a log: what differs from machine to machine may differ.
 
-    None for a cause that is no exception's message: nothing of it is ever printed.
+    None for a cause that is no exception's message, since nothing of it is ever printed, and for a message of which too
+    little stays the same. What varies cannot run over what follows it, so that no log makes the search long.
     """
     if not _MESSAGE.match(cause):
         return None
@@ -243,6 +253,9 @@ def pattern_of(cause: str) -> str | None:
     for found in _VARIES.finditer(line):
         parts += [_escaped(line[end : found.start()]), _STANDS_FOR[str(found.lastgroup)]]
         end = found.end()
+    constant = _VARIES.sub("", line.partition(":")[2])
+    if sum(letter.isalpha() for letter in constant) < _LEAST:
+        return None
     return "".join([*parts, _escaped(line[end:])])
 
 

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from reports.compare import Change, Comparison, Row, compare
 from reports.evidence import Evidence, Run
 from reports.versions import PACKAGES
+from reports.wording import SILENT
 
-__all__ = ["Changes", "Seen", "find_changes"]
+__all__ = ["Changes", "News", "Seen", "find_changes", "find_news"]
 
 _MOST_RUNS = 30
 """How many runs back the newest is compared with; the API has the data of all."""
@@ -123,3 +124,35 @@ def find_changes(evidence: Evidence) -> Mapping[tuple[str, str], Changes]:
 def _changes(evidence: Evidence, before: Run, after: Run, comparison: Comparison[Seen]) -> Changes:
     told = tuple(row for row in comparison.rows if row.change is not Change.SAME_GOOD)
     return Changes(evidence, before, after, comparison.counts(), told)
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a run says that is new, for somebody who knows all that was said before; `since` is the run before it."""
+
+    since: Run
+    run: Run
+    rows: tuple[Row[Seen], ...]
+
+
+def find_news(evidence: Evidence) -> list[News]:
+    """For each run but the first: what turned red, green or flaky since the last answer, oldest run first.
+
+    Not since the run before: a night without an answer in between must not swallow what has changed.
+    """
+    found = []
+    known = {cell.subject: cell for cell in _seen(evidence, evidence.runs[0])}
+    for before, run in pairwise(evidence.runs):
+        cells = list(_seen(evidence, run))
+        rows = compare([known[cell.subject] for cell in cells if cell.subject in known], cells).rows
+        found.append(News(before, run, tuple(row for row in rows if _is_news(row))))
+        known |= {cell.subject: cell for cell in cells if cell.group not in SILENT or cell.subject not in known}
+    return found
+
+
+def _is_news(row: Row[Seen]) -> bool:
+    if row.change in (Change.NEW_RED, Change.NEW_GREEN):
+        return True
+    if row.change is not Change.FLAKY or row.before is None or row.after is None:
+        return False
+    return row.after.verdict == "flaky" and row.before.verdict != "flaky"

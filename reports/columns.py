@@ -65,7 +65,7 @@ def as_csv(columns: Columns) -> str:
     rows = [columns[name]["rows"] for name in names]
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([name.removeprefix("axes.") for name in names])
+    writer.writerow([_inert(name.removeprefix("axes.")) for name in names])
     writer.writerows(_lines(texts, rows))
     return file.getvalue()
 

@@ -7,6 +7,7 @@ single attempts stay with the run. Changes of the format are additive only.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -14,6 +15,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from reports.document import CellModel, Group, ResultsModel, RunModel
+from reports.versions import PACKAGES
 
 __all__ = [
     "FILE",
@@ -195,8 +197,10 @@ def _check(found: DatasetModel, path: str) -> None:
         if len(column.rows) != len(found) or not 0 <= min(column.rows) <= max(column.rows) < len(column.values):
             raise ValueError(f"{path}: the column {name} does not fit the others")
         fits = _FITS.get(name, _is_text if name.startswith("axes.") else _is_anything)
-        if not all(fits(value) for value in column.values):
+        if not all(fits(value) and _is_finite(value) for value in column.values):
             raise ValueError(f"{path}: the column {name} holds something that it cannot hold")
+    if taken := {f"axes.{name}" for name in _TAKEN} & found.columns.keys():
+        raise ValueError(f"{path}: an axis cannot be called {', '.join(sorted(taken))}")
     subjects = found.columns["subject"]
     if len({subjects.values[row] for row in subjects.rows}) != len(found):
         raise ValueError(f"{path}: two cells have the same subject")
@@ -213,6 +217,19 @@ def _is_anything(_: Any) -> bool:
     return True
 
 
+def _is_finite(value: Any) -> bool:
+    """Whether JSON can say it: no number in it is infinite or none."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    return all(map(_is_finite, value)) if isinstance(value, list) else True
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("shape", []), list)
+
+
 def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1 << 53)
 
@@ -226,15 +243,21 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "group": lambda value: value in get_args(Group),
     "expected": _is_flag,
     "emulated": _is_flag,
-    "attempts": lambda value: isinstance(value, int) and _is_number(value),
+    "attempts": lambda value: isinstance(value, int) and _is_number(value) and value < 1 << 31,
     "seconds": _is_number,
     "peak_rss_mb": _is_number,
     "rebuilt": lambda value: value is None or isinstance(value, str),
     "requested": lambda value: isinstance(value, dict) and all(map(_is_text, value.values())),
     "expectation": lambda value: value is None or isinstance(value, dict),
-    "tensors": lambda value: isinstance(value, list) and all(isinstance(entry, dict) for entry in value),
+    "tensors": lambda value: isinstance(value, list) and all(map(_is_tensor, value)),
 }
 """What each column may hold: pages, feeds and badges are made of it without a further look."""
+
+
+KNOWN = frozenset({*_FITS, *_WHOLE})
+"""The columns that this release knows, but those of axes. Others are kept, and nothing is made of them."""
+_TAKEN = (*PACKAGES, "python", "environment", "verdict", "class", "cause")
+"""Names that mean something else where axes are named."""
 
 
 def dataset_schema() -> dict[str, Any]:

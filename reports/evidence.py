@@ -11,7 +11,7 @@ from itertools import repeat
 from typing import Any, NamedTuple
 
 from reports.answers import Answers, Combination, Environment, Kind, Packages, RunName
-from reports.dataset import Column, DatasetModel, KeptEnvironment
+from reports.dataset import KNOWN, Column, DatasetModel, KeptEnvironment
 from reports.versions import PACKAGES, in_order, normal, without_build
 from reports.wording import SILENT, clipped
 
@@ -19,6 +19,8 @@ __all__ = ["Cell", "Evidence", "Probed", "Run"]
 
 _AXES = ("pipeline", "load", "offload", "checkpoint", "lifecycle", "dtype", "runner")
 """The order in which people name them; others come after."""
+_ALSO = ("python", "huggingface_hub", "safetensors", "peft")
+"""What tells environments apart whose other packages are alike, the likeliest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ class Evidence:
         measured = {name.removeprefix("axes.") for data in ordered for name in data.columns if name.startswith("axes.")}
         self.axes = tuple(axis for axis in _AXES if axis in measured) + tuple(sorted(measured.difference(_AXES)))
         known = {entry.id: entry for data in ordered for entry in data.environments}
-        self.environments: list[KeptEnvironment] = sorted(known.values(), key=_age)
+        self.telling = _telling(list(known.values()))
+        self.environments: list[KeptEnvironment] = sorted(known.values(), key=self._age)
         self._places = {entry.id: place for place, entry in enumerate(self.environments)}
         self.kinds: list[Kind] = []
         self.combinations: list[Probed] = []
@@ -94,8 +97,15 @@ class Evidence:
         self._combinations: dict[Probed, int] = {}
         self.runs = tuple(self._run(data) for data in ordered)
 
+    def _age(self, entry: KeptEnvironment) -> tuple[Any, ...]:
+        """The order of releases; what does not exist comes first; the id where all is equal."""
+        versions = _all_versions(entry) if entry.installed else {}
+        there = ((name in versions, in_order(versions.get(name, ""))) for name in self.telling)
+        return (*there, entry.id)
+
     def _run(self, data: DatasetModel) -> Run:
-        columns = {name: _clipped(column) for name, column in data.columns.items()}
+        known = {name: column for name, column in data.columns.items() if name in KNOWN or name.startswith("axes.")}
+        columns = {name: _clipped(column) for name, column in known.items()}
         absent = Column(values=[""], rows=[0] * len(data))
         axes = [columns.get("axes." + name, absent) for name in self.axes]
         return Run(
@@ -187,6 +197,7 @@ class Evidence:
         ]
         names = sorted({name for versions in installed for name in versions})
         return Answers(
+            telling=self.telling,
             runs=tuple(RunName(run.id, run.started, run.data.run.tool) for run in self.runs),
             axes=self.axes,
             packages={name: _packages([versions.get(name) for versions in installed]) for name in names},
@@ -230,8 +241,25 @@ def _numbered(columns: Sequence[Column], number: Callable[[Sequence[Any]], int])
     return [known[row] for row in rows]
 
 
-def _age(environment: KeptEnvironment) -> tuple[Any, ...]:
-    """Environments in the order of their releases; what is not installed comes first; the id where all is equal."""
-    versions = (environment.installed.get(package) for package in PACKAGES)
-    found = ((version is not None, without_build(version) if version else "") for version in versions)
-    return (*((there, in_order(version)) for there, version in found), environment.id)
+def _telling(environments: Sequence[KeptEnvironment]) -> tuple[str, ...]:
+    """The packages that tell environments apart: those that are bumped most, and what else it takes."""
+    existing = [_all_versions(entry) for entry in environments if entry.installed]
+    names = sorted({name for versions in existing for name in versions}.difference(PACKAGES))
+    found = list(PACKAGES)
+
+    def alike() -> int:
+        return len(existing) - len({tuple(versions.get(name) for name in found) for versions in existing})
+
+    for name in [*(first for first in _ALSO if first in names), *(name for name in names if name not in _ALSO)]:
+        before = alike()
+        if not before:
+            break
+        found.append(name)
+        if alike() == before:
+            found.pop()
+    return tuple(found)
+
+
+def _all_versions(entry: KeptEnvironment) -> dict[str, str]:
+    """What is installed in an environment, by normal name; of one that does not exist, what was asked for; Python too."""
+    return {normal(name): without_build(version) for name, version in {**entry.exact, **entry.installed}.items()}

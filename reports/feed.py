@@ -1,4 +1,4 @@
-"""What does a feed tell? What has become red or green from one run to the next; one entry for each kind of failure.
+"""What does a feed tell? What has become red, green or flaky since the last answer; one entry for each kind of failure.
 
 Ids depend on content only, so a reader shows no entry twice, whatever the site's address is.
 """
@@ -8,10 +8,9 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from xml.etree import ElementTree
 
-from reports.changes import Changes, Seen
+from reports.changes import News, Seen
 from reports.compare import Change, Row
 from reports.evidence import Evidence
 from reports.files import compare_name
@@ -27,17 +26,13 @@ _ATOM = "http://www.w3.org/2005/Atom"
 _SPACE = uuid.UUID("6e0f0a52-6f5c-5f0e-9d0c-2b7b9a1c4e11")
 _MOST = 100
 _NAMED = 5
-_TOLD = {Change.NEW_RED: "new red", Change.NEW_GREEN: "new green"}
+_TOLD = {Change.NEW_RED: "new red", Change.NEW_GREEN: "new green", Change.FLAKY: "new flaky"}
 
 
 def write_feeds(tree: Tree, findings: Findings, base: str | None) -> None:
     """Write feed.xml, and a feed for each value of each probe axis and each version of each package, newest first."""
-    evidence, changes = findings.evidence, findings.changes
-    entries: list[_Entry] = []
-    for before, after in pairwise(evidence.runs):
-        found = changes.get((before.id, after.id))
-        if found is not None:
-            entries += _entries(evidence, found)
+    evidence = findings.evidence
+    entries = [entry for news in findings.news for entry in _entries(evidence, news)]
     entries.reverse()
     updated = evidence.newest.started
     tree.write("feed.xml", _feed("metamatrix: new red and new green", "all", entries, updated, base, "feed.xml"))
@@ -65,11 +60,11 @@ class _Entry:
     """Rows of one comparison that became the same, for the same reason."""
 
     def __init__(
-        self, evidence: Evidence, changes: Changes, change: Change, key: tuple[str, str], rows: list[Row[Seen]]
+        self, evidence: Evidence, news: News, change: Change, key: tuple[str, str], rows: list[Row[Seen]]
     ) -> None:
         verdict, signature = key
-        self.id = uuid.uuid5(_SPACE, repr((changes.after.id, change.value, verdict, signature))).urn
-        self.updated = changes.after.started
+        self.id = uuid.uuid5(_SPACE, repr((news.run.id, change.value, verdict, signature))).urn
+        self.updated = news.run.started
         cells = [row.cell for row in rows]
         combinations = list(dict.fromkeys(cell.combination for cell in cells))
         self.values = {
@@ -80,25 +75,25 @@ class _Entry:
         for package in PACKAGES:
             versions = (entry.installed.get(package) for entry in environments)
             self.values[package] = {without_build(version) for version in versions if version is not None}
-        bad = [row.after if change is Change.NEW_RED else row.before for row in rows]
+        bad = [row.before if change is Change.NEW_GREEN else row.after for row in rows]
         cause = evidence.kinds[bad[0].kind].cause if bad[0] is not None else ""
         self.title = f"{_TOLD[change]}: {verdict} in {len(cells)} cell{'s' if len(cells) > 1 else ''}"
         named = [" ".join(evidence.combinations[number].values) for number in combinations[:_NAMED]]
         more = f" and {len(combinations) - _NAMED} more" if len(combinations) > _NAMED else ""
         self.summary = f"{cause}\n{'; '.join(named)}{more}"
-        pair = compare_name(changes.before.id, changes.after.id)
+        pair = compare_name(news.since.id, news.run.id)
         self.link = f"compare.html#pair={pair}&change={change}"
 
 
-def _entries(evidence: Evidence, changes: Changes) -> Iterable[_Entry]:
+def _entries(evidence: Evidence, news: News) -> Iterable[_Entry]:
     for change in _TOLD:
         groups: dict[tuple[str, str], list[Row[Seen]]] = defaultdict(list)
-        for row in changes.of(change):
-            bad = row.after if change is Change.NEW_RED else row.before
-            assert bad is not None  # red and green are in both runs
-            groups[bad.verdict, bad.signature].append(row)
+        for row in news.rows:
+            bad = row.before if change is Change.NEW_GREEN else row.after
+            if row.change is change and bad is not None:
+                groups[bad.verdict, bad.signature].append(row)
         for key, rows in sorted(groups.items()):
-            yield _Entry(evidence, changes, change, key, rows)
+            yield _Entry(evidence, news, change, key, rows)
 
 
 def _feed(title: str, name: str, entries: Sequence[_Entry], updated: str, base: str | None, path: str) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from reports.answers import Answers
 from reports.causes import Cause, find_causes
-from reports.changes import Changes, find_changes
+from reports.changes import Changes, News, find_changes, find_news
 from reports.dataset import DatasetModel
 from reports.evidence import Evidence
 
@@ -16,12 +16,13 @@ __all__ = ["Findings", "conclude"]
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """`changes` are comparisons of two runs, by (before, after)."""
+    """`changes` are comparisons of two runs, by (before, after); `news` is what each run says that is new."""
 
     evidence: Evidence
     answers: Answers
     causes: tuple[Cause, ...]
     changes: Mapping[tuple[str, str], Changes]
+    news: list[News]
 
 
 def conclude(datasets: Iterable[DatasetModel]) -> Findings:
@@ -32,4 +33,4 @@ def conclude(datasets: Iterable[DatasetModel]) -> Findings:
     """
     evidence = Evidence(datasets)
     answers = evidence.answers()
-    return Findings(evidence, answers, find_causes(evidence, answers), find_changes(evidence))
+    return Findings(evidence, answers, find_causes(evidence, answers), find_changes(evidence), find_news(evidence))

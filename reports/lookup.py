@@ -76,11 +76,15 @@ class Span:
 
 @dataclass(frozen=True)
 class Line:
-    """One combination of probe axes over all environments that exist; `masks` has those that are meant, by kind."""
+    """One combination of probe axes over the environments that exist and are `asked` about.
+
+    `fits` says which kinds of verdict are.
+    """
 
     answers: Answers
     combination: Combination
-    masks: Mapping[int, int]
+    asked: int
+    fits: Sequence[bool]
 
     @property
     def axes(self) -> dict[str, str]:
@@ -89,7 +93,7 @@ class Line:
     @cached_property
     def spans(self) -> tuple[Span, ...]:
         """The environments, oldest first, cut where the verdict or its signature changes."""
-        return tuple(_spans(self.answers, self.combination, self.masks))
+        return tuple(_spans(self.answers, self.combination, self.asked, self.fits))
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -121,6 +125,12 @@ class Answer:
     near: tuple[str, ...]
 
     @property
+    def measured(self) -> tuple[str, ...]:
+        """When: the start of each run that the answer is from, oldest first."""
+        used = {run for line in self.lines for span in line.spans for run in span.runs}
+        return tuple(run.started for run in self.answers.runs if run.id in used)
+
+    @property
     def notes(self) -> list[str]:
         """What the verdicts do not say."""
         return [text for about, text in CAVEATS if any(about.items() <= line.axes.items() for line in self.lines)]
@@ -138,7 +148,7 @@ class Answer:
             "assumed": dict(self.assumed),
             "notes": list(self.notes),
             "near": list(self.near),
-            "measured": self.answers.runs[-1].started,
+            "measured": list(self.measured),
         }
 
 
@@ -176,9 +186,9 @@ def look_up(answers: Answers, query: Query) -> Answer:
         for kind, mask in masks.items():
             counts[answers.kinds[kind].verdict] += mask.bit_count()
             used |= mask
-        there = {kind: mask & answers.exist for kind, mask in masks.items() if mask & answers.exist}
-        if there:  # what cannot be installed has no place in a range; it is counted
-            lines.append(Line(answers, row, there))
+        if any(mask & answers.exist for mask in masks.values()):
+            # What cannot be installed has no place in a range; it is counted.
+            lines.append(Line(answers, row, asked.environments & answers.exist, asked.fits))
     ruled_out = bits(used & ~answers.exist)
     newest = _newest_good(answers, query, assumed)
     return Answer(
@@ -205,7 +215,7 @@ class _Asked:
         self.environments = answers.all
         for package, ranges in query.versions.items():
             self.environments &= answers.having(package, partial(_in_any, ranges))
-        self._fits = [query.fits_verdict(kind.verdict, kind.group) for kind in answers.kinds]
+        self.fits = [query.fits_verdict(kind.verdict, kind.group) for kind in answers.kinds]
 
     def rows(self) -> Iterator[Combination]:
         own = "load" not in self._query.names
@@ -218,7 +228,7 @@ class _Asked:
     def masks(self, row: Combination) -> dict[int, int]:
         """The environments that are meant, by kind of verdict."""
         return {
-            kind: there for kind, mask in row.kinds.items() if self._fits[kind] and (there := mask & self.environments)
+            kind: there for kind, mask in row.kinds.items() if self.fits[kind] and (there := mask & self.environments)
         }
 
 
@@ -226,29 +236,53 @@ def _in_any(ranges: Sequence[SpecifierSet], version: Version) -> bool:
     return any(version in allowed for allowed in ranges)
 
 
-def _spans(answers: Answers, row: Combination, masks: Mapping[int, int]) -> Iterator[Span]:
-    """The environments in their order, cut where the verdict or its signature changes."""
+def _spans(answers: Answers, row: Combination, asked: int, fits: Sequence[bool]) -> Iterator[Span]:
+    """The environments in their order, cut where the verdict or its signature changes, and those spans that fit.
+
+    A cell that is not asked about ends a span all the same: a range must not jump over what is bad.
+    """
     looks: dict[tuple[str, str], tuple[int, int]] = {}
-    for number, mask in masks.items():
+    for number, mask in row.kinds.items():
         kind = answers.kinds[number]
         first, together = looks.get((kind.verdict, kind.signature), (number, 0))
-        looks[kind.verdict, kind.signature] = (first, together | mask)
-    left = 0
-    for mask in masks.values():
-        left |= mask
+        looks[kind.verdict, kind.signature] = (first, together | mask & asked)
+    whole = 0
+    for _, mask in looks.values():
+        whole |= mask
+    left = whole
     while left:
         lowest = left & -left
-        kind_number, mask = next(entry for entry in looks.values() if entry[1] & lowest)
+        first, mask = next(entry for entry in looks.values() if entry[1] & lowest)
         other = left & ~mask
-        span = mask & left & ((other & -other) - 1) if other else left
-        yield Span(
-            answers,
-            kind_number,
-            span,
-            sum(number * (mask & span).bit_count() for number, mask in row.attempts.items()),
-            tuple(answers.runs[number].id for number, mask in sorted(row.runs.items()) if mask & span),
-        )
-        left &= ~span
+        stretch = mask & left & ((other & -other) - 1) if other else left
+        left &= ~stretch
+        if fits[first]:
+            for span in _unmixed(answers, stretch, whole & ~mask):
+                yield Span(
+                    answers,
+                    next(number for number in row.kinds if row.kinds[number] & span),
+                    span,
+                    sum(number * (mask & span).bit_count() for number, mask in row.attempts.items()),
+                    tuple(answers.runs[number].id for number, mask in sorted(row.runs.items()) if mask & span),
+                )
+
+
+def _unmixed(answers: Answers, stretch: int, others: int) -> Iterator[int]:
+    """A stretch cut so that the ranges of its versions hold none of the other environments.
+
+    Neighbours in the order of releases need not be neighbours in every package.
+    """
+    if not answers.box(stretch) & others:
+        yield stretch
+        return
+    span = 0
+    for place in bits(stretch):
+        grown = span | 1 << place
+        if span and answers.box(grown) & others:
+            yield span
+            grown = 1 << place
+        span = grown
+    yield span
 
 
 def _newest_good(answers: Answers, query: Query, assumed: Mapping[str, str]) -> int | None:

@@ -10,11 +10,20 @@ from reports.api import Details, write_api
 from reports.badges import find_badges, write_badges
 from reports.dataset import DatasetModel
 from reports.feed import write_feeds
+from reports.files import API
 from reports.findings import conclude
-from reports.site.build import write_site
+from reports.site.build import PAGES, write_site
 from reports.tree import Tree
 
-__all__ = ["publish"]
+__all__ = ["NotASite", "publish"]
+
+_FOLDERS = ("api", "assets", "badges", "causes", "data", "environments", "feeds", "locks")
+_OWN = {*_FOLDERS, *(page for page, _ in PAGES), "cell.html", "live.html", "feed.xml", "robots.txt", "sitemap.xml"}
+"""Everything that a site has at its top."""
+
+
+class NotASite(Exception):  # it says what the target is
+    """The target is something else, which would be lost."""
 
 
 def publish(
@@ -38,7 +47,11 @@ def publish(
 
     Raises:
         ValueError: there is no run, or one is given twice.
+        NotASite: there is something else at `target`, which would be lost.
+        OSError: it cannot be written.
     """
+    target = target.resolve()
+    _check_target(target)
     found = conclude(datasets)
     with Tree(target) as tree:
         write_api(tree, found, details)
@@ -49,6 +62,19 @@ def publish(
             tree.text("sitemap.xml", _sitemap(base, pages))
             tree.text("robots.txt", f"User-agent: *\nAllow: /\nSitemap: {base}sitemap.xml\n")
     return tree.written
+
+
+def _check_target(target: Path) -> None:
+    """What is there is replaced, and goes: so it must be a site, and nothing else beside it, such as a checkout's .git."""
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise NotASite(f"{target} is a file")
+    there = {path.name for path in target.iterdir()}
+    if foreign := sorted(there - _OWN):
+        raise NotASite(f"{target} holds what is no part of a site: {', '.join(foreign[:5])}")
+    if there and not (target / API / "index.json").is_file():
+        raise NotASite(f"{target} is no site of metamatrix")
 
 
 def _sitemap(base: str, pages: Iterable[str]) -> str:

@@ -13,8 +13,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from reports.versions import PACKAGES, public
 
@@ -129,7 +129,7 @@ def _ranges(name: str, operator: str, text: str) -> tuple[SpecifierSet, ...]:
             versions = [Version(part.strip()).public for part in text.split(",")]  # 2.13.0+cpu is 2.13.0 here
             return tuple(SpecifierSet(f"=={version}", prereleases=True) for version in versions)
         return (SpecifierSet(operator + text, prereleases=True),)
-    except (InvalidVersion, InvalidSpecifier) as error:
+    except ValueError as error:  # neither a version nor a range, or one with thousands of digits
         raise QueryError(
             f"{name}{operator}{text} is no version or range; write {name}=2.9.1 or '{name}>=2.6,<3'"
         ) from error

@@ -6,7 +6,7 @@ a cause: where several rules of one size say the same, all are told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -249,35 +249,41 @@ class _Hull:
         return self._conditions(tuple(axes))
 
     def _conditions(self, chosen: Iterable[int]) -> tuple[Condition, ...]:
-        """Conditions on some axes; of a range only the ends that leave a good cell out which nothing else does."""
-        chosen = tuple(chosen)
-        found = []
-        for place in chosen:
-            if place < len(self.values):
-                found.append(Condition(self.space.answers.axes[place], tuple(sorted(self.values[place]))))
-            else:
-                found.append(self._range(place, [other for other in chosen if other != place]))
-        return tuple(found)
+        """Conditions on some axes; of a range only the ends that leave a good cell out.
 
-    def _range(self, place: int, others: list[int]) -> Condition:
-        package = self.space.packages[place - len(self.values)]
-        span = self.ranges[place - len(self.values)]
-        assert span is not None  # an axis without a range leaves nothing out
-        rest = self.space.answers.all
-        for other in others:
-            if other >= len(self.values):
-                rest &= ~self._excluded(self.space.packages[other - len(self.values)], other - len(self.values))
-        wanted = sum(1 << other for other in others if other < len(self.values))
-        good = 0
-        for combination, mask in self.space.good.items():
-            if not self._outside(self.space.answers.combinations[combination].values) & wanted:
-                good |= mask
-        lowest, highest = span
-        if not good & rest & self._without(package, lowest, None):
-            return Condition(package, highest=highest)
-        if not good & rest & self._without(package, None, highest):
-            return Condition(package, lowest=lowest)
-        return Condition(package, lowest=lowest, highest=highest)
+        Ends are dropped one after the other, each with what the others say by then: two that could each be dropped
+        alone may not both be.
+        """
+        chosen = tuple(chosen)
+        ends: dict[int, tuple[Version | None, Version | None]] = {}
+        for place in chosen:
+            span = self.ranges[place - len(self.values)] if place >= len(self.values) else None
+            if span is not None:
+                ends[place] = span
+        clean = not self._good_inside(chosen, ends)
+        for place, (lowest, highest) in list(ends.items()):
+            for wider in ((None, highest), (lowest, None)):
+                if clean and not self._good_inside(chosen, {**ends, place: wider}):
+                    ends[place] = wider
+                    break
+        return tuple(
+            Condition(self.space.packages[place - len(self.values)], (), *ends[place])
+            if place in ends
+            else Condition(self.space.answers.axes[place], tuple(sorted(self.values[place])))
+            for place in chosen
+        )
+
+    def _good_inside(self, chosen: Sequence[int], ends: Mapping[int, tuple[Version | None, Version | None]]) -> bool:
+        """Whether a good cell fulfils the conditions on the chosen axes."""
+        inside = self.space.answers.all
+        for place, (lowest, highest) in ends.items():
+            inside &= ~self._without(self.space.packages[place - len(self.values)], lowest, highest)
+        wanted = sum(1 << place for place in chosen if place < len(self.values))
+        return any(
+            mask & inside
+            for combination, mask in self.space.good.items()
+            if not self._outside(self.space.answers.combinations[combination].values) & wanted
+        )
 
 
 def _minimal(patterns: Iterable[int]) -> list[int]:

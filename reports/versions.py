@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 __all__ = ["PACKAGES", "in_order", "normal", "public", "without_build"]
 
@@ -27,7 +27,7 @@ def without_build(version: str) -> str:
     """The same as text; what is no version, such as a commit, as it is."""
     try:
         return str(public(version))
-    except InvalidVersion:
+    except ValueError:  # also a number with thousands of digits
         return version
 
 
@@ -35,5 +35,5 @@ def in_order(version: str) -> tuple[bool, Version | str]:
     """A key to sort versions by; what is none, such as a commit, comes first."""
     try:
         return True, Version(version)
-    except InvalidVersion:
+    except ValueError:
         return False, version

@@ -82,8 +82,9 @@ def _print(answer: Answer, query: Query, only_good: bool) -> None:
         words = shorten(" ".join(answer.proofs[0].split()), 300, placeholder=" …")
         print(harmless(f"{len(answer.proofs)} of the environments cannot exist, for instance: {words}"))
     print("assumed: " + ", ".join(f"{name} {value}" for name, value in answer.assumed.items()))
-    newest = answer.answers.runs[-1]
-    print(harmless(f"measured {newest.started[:10]} by {newest.tool}"))
+    days = sorted({started[:10] for started in answer.measured})
+    if days:
+        print(harmless(f"measured {' … '.join(dict.fromkeys((days[0], days[-1])))} by {answer.answers.runs[-1].tool}"))
 
 
 def _heading(line: Line) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import dataclass
@@ -11,12 +12,13 @@ from rich.console import Console
 
 from metamatrix.published import published_before
 from metamatrix.sources import read_source
-from reports.dataset import FILE
+from reports.api import Details
+from reports.dataset import FILE, DatasetModel
 from reports.document import ResultsModel
 from reports.junit import write_junit
-from reports.publication import publish
+from reports.publication import NotASite, publish
 from reports.summary import summary
-from runner.errors import MetamatrixError
+from runner.errors import InfrastructureError, MetamatrixError
 from runner.whole_files import write_whole
 
 __all__ = ["ReportChoices", "run_report"]
@@ -50,7 +52,13 @@ def run_report(choices: ReportChoices) -> int:
         earlier = published_before(choices.history, choices.first) if choices.history is not None else []
     with said.status("concluding verdicts"):
         results, kept, details = read_source(folder)
+    if not len(kept):
+        raise MetamatrixError(
+            f"there is no cell in {folder}", "It may be a shard that had none; report the merged folder."
+        )
     target = choices.site or folder / "site"
+    if choices.dataset is not None and choices.dataset.resolve().is_relative_to(target.resolve()):
+        raise MetamatrixError("--dataset lies inside --site, which is replaced as a whole", "Give a folder beside it.")
     files = {"site": target / "index.html"}
     if choices.dataset is not None:
         files["dataset"] = choices.dataset / FILE
@@ -61,13 +69,25 @@ def run_report(choices: ReportChoices) -> int:
     runs = [*(run for run in earlier if run.run.id != kept.run.id), kept]
     newest = max(runs, key=lambda run: (run.run.started, run.run.id))
     with said.status("writing the site"):
-        publish(runs, target, details if newest is kept else None, base)
+        _publish(runs, target, details if newest is kept else None, base)
     if choices.as_json:
         print(json.dumps({name: str(path) for name, path in files.items()}, indent=1))
     else:
         for name, path in files.items():
             print(f"{name}: {path}")
     return 0
+
+
+def _publish(runs: list[DatasetModel], target: Path, details: Details | None, base: str | None) -> None:
+    try:
+        publish(runs, target, details, base)
+    except NotASite as error:
+        raise MetamatrixError(
+            f"{error}; it would be replaced as a whole", "Give a folder of its own with --site, or an empty one."
+        ) from error
+    except OSError as error:
+        where = "a mount point: give a folder inside it" if error.errno == errno.EBUSY else error.strerror
+        raise InfrastructureError(f"{target} cannot be written: {where}", "Give another folder with --site.") from error
 
 
 def _base(address: str | None) -> str | None:

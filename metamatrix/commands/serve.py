@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import threading
 import time
@@ -35,9 +36,9 @@ def run_serve(folder: Path, host: str, port: int) -> int:
     with _site(folder) as (site, live):
         try:
             server = make_server(site, host, port, live.as_json if live is not None else None)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise InfrastructureError(
-                f"{host}:{port} cannot be had: {error.strerror}", "Give another --port; 0 takes any that is free."
+                f"{host}:{port} cannot be had: {error}", "Give another --port; 0 takes any that is free."
             ) from error
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{server.server_address[1]}/"
@@ -46,6 +47,9 @@ def run_serve(folder: Path, host: str, port: int) -> int:
             print(f"progress: {address}live.html", flush=True)
         if not is_loopback(host):
             print("everybody who reaches this machine can read them; Ctrl-C ends it", flush=True)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # A shell may have had SIGINT ignored, and SIGTERM would leave behind what was made aside.
+            signal.signal(number, signal.default_int_handler)
         try:
             server.serve_forever()
         except KeyboardInterrupt:

@@ -226,7 +226,7 @@ class _Pages:
         }
 
     def _environment_words(self, place: int) -> str:
-        found = [(name, self._answers.version(place, name)) for name in PACKAGES]
+        found = [(name, self._answers.version(place, name)) for name in self._answers.telling]
         words = ", ".join(f"{name} {without_build(version)}" for name, version in found if version is not None)
         return words or self._answers.environments[place].id
 

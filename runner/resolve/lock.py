@@ -92,7 +92,8 @@ class Platform:
         """The platform tags of wheels that fit, the most specific first."""
         if self.is_here():
             return list(platform_tags())
-        assert self.glibc is not None
+        if self.glibc is None:
+            raise ValueError(f"wheels for {self.words()} are not known here")
         major, newest = self.glibc
         oldest = 5 if self.machine == "x86_64" else 17
         names = [f"manylinux_{major}_{minor}_{self.machine}" for minor in range(newest, oldest - 1, -1)]

@@ -109,6 +109,11 @@ class RunFolder:
             self._rows.execute("PRAGMA journal_mode = WAL")
             self._rows.execute("PRAGMA synchronous = FULL")
             (version,) = self._rows.execute("PRAGMA user_version").fetchone()
+        except sqlite3.OperationalError as error:
+            raise InfrastructureError(
+                f"{self.path / 'results.sqlite'} cannot be opened: {error}",
+                "Wait for who writes it, or check the rights on the folder; a copy of it may help.",
+            ) from error
         except sqlite3.DatabaseError as error:
             raise RunFolderError(
                 f"{self.path / 'results.sqlite'} is no database: {error}", "Move the folder away and run again."
@@ -183,6 +188,9 @@ class RunFolder:
         """(id, start) of the run that this folder holds: set once, by the first run."""
         with self._guard:
             found = dict(self._rows.execute("SELECT key, value FROM meta").fetchall())
+            if "run" not in found and self._lock is None:
+                # A reader of a folder whose run has not begun, or that an early release wrote: it must not write.
+                return hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:16], fallback
             if "run" not in found:
                 found = {"run": os.urandom(8).hex(), "started": fallback}
                 self._rows.execute("BEGIN IMMEDIATE")

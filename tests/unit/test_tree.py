@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reports.files import write_both
 from reports.names import file_name, version_name
 from reports.tree import Tree
 
@@ -139,7 +140,7 @@ def test_a_script_is_json_in_a_string(value: object) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         with Tree(Path(folder) / "site") as tree:
-            tree.data("x", value)
+            write_both(tree, "x", value)
         script = (Path(folder) / "site/data/x.js").read_bytes().decode("ascii")
         assert script.startswith('MM.put("x",') and script.endswith(");\n")
         assert json.loads(json.loads(script[len('MM.put("x",') : -3])) == value

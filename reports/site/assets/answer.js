@@ -34,7 +34,7 @@ MM.page(async () => {
 
   function words(asked) {
     const terms = [...asked].map(([name, value]) => `${name}=${value}`);
-    return `metamatrix lookup ${terms.map((term) => /^[\w=.-]+$/.test(term) ? term : `'${term.replaceAll("'", "'\\''")}'`).join(" ")}`;
+    return `metamatrix lookup ${terms.map(MM.quoted).join(" ")}`;
   }
 
   function sure(line) {
@@ -49,7 +49,7 @@ MM.page(async () => {
   // What is different between the last environment of one range and the first of the next.
   function turn(before, after) {
     const last = before.environments.at(-1), next = after.environments[0];
-    const changed = MM.PACKAGES.map((name) => [name, MM.cells.version(answers, last, name), MM.cells.version(answers, next, name)])
+    const changed = answers.telling.map((name) => [name, MM.cells.version(answers, last, name), MM.cells.version(answers, next, name)])
       .filter(([, one, other]) => one !== other);
     // Environments are in the order of the first package that differs; what goes back with it is only its company.
     const order = (name, version) => cells.axes.get(name).values.indexOf(version);
@@ -77,7 +77,7 @@ MM.page(async () => {
     const known = failures.get(kind.signature);
     const parts = [element("span", {class: "stage"}, `at ${plain(kind.stage)}: `), MM.shortened(kind.cause, 220)];
     if (known) {
-      parts.push(element("br"), "when ", known.rules.map((rule, number) => [number ? " or " : "", element("code", {}, plain(rule))]));
+      parts.push(element("br"), known.exact ? "when " : "no rule tells it from what is good; the nearest: ", known.rules.map((rule, number) => [number ? " or " : "", element("code", {}, plain(rule))]));
     }
     return element("p", {class: "excerpt"}, parts);
   }

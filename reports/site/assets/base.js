@@ -119,6 +119,11 @@ const MM = (() => {
     history[step ? "pushState" : "replaceState"](null, "", wanted === "#" ? location.pathname : wanted);
   }
 
+  // For a shell: text from outside stays one word of a line that is made to be copied.
+  function quoted(word) {
+    return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
+  }
+
   function copyButton(text) {
     const button = element("button", {type: "button", class: "copy", "aria-live": "polite"}, "Copy");
     button.addEventListener("click", async () => {
@@ -151,5 +156,5 @@ const MM = (() => {
     }
   }
 
-  return {put, load, fileNames, released, newest, element, plain, sentence, shortened, tag, table, state, address, keep, copyButton, show, page, up, PACKAGES, SHAPES};
+  return {put, load, fileNames, released, newest, element, plain, sentence, shortened, tag, table, state, address, keep, copyButton, quoted, show, page, up, PACKAGES, SHAPES};
 })();

@@ -44,7 +44,7 @@ MM.page(async () => {
         [element("code", {}, plain(row.name ?? "")), plain(row.module ?? ""), plain(row.kind ?? ""), plain(row.state ?? ""), plain((row.shape ?? []).join("×")), plain(row.detail ?? "")]))));
     }
     if (cell.tensors.length >= 40) parts.push(element("p", {class: "dim"}, "The first 40 are kept; the cause tells how many there are."));
-    const again = cell.rerun || `metamatrix run --plan FOLDER --select 'subject == ${cell.subject}' --output out/cell`;
+    const again = cell.rerun || `metamatrix run --plan FOLDER --select ${MM.quoted(`subject == ${cell.subject}`)} --output out/cell`;
     parts.push(section("Run it again", element("div", {class: "command"}, element("pre", {tabindex: "0"}, plain(again)), MM.copyButton(again)),
       cell.rerun ? null : element("p", {class: "dim"}, "Put the ", element("a", {href: `api/v1/runs/${fileName(cell.run)}/dataset.json`}, "data set of the run"), " into a folder, as dataset.json, and give its name for FOLDER.")));
     parts.push(section("History", MM.table("Each run", ["run", "verdict", "environment"], cell.history.map((entry) =>

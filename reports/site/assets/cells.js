@@ -66,7 +66,7 @@ MM.cells = (() => {
   }
 
   function words(answers, environment) {
-    return MM.PACKAGES
+    return answers.telling
       .map((name) => [name, version(answers, environment, name)])
       .filter(([, found]) => found !== null).map(([name, found]) => `${name} ${found}`).join(", ") || answers.environments[environment].id;
   }

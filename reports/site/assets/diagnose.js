@@ -15,7 +15,7 @@ MM.page(async () => {
     return element("section", {class: "card"},
       element("h2", {}, element("a", {href: `causes/${fileName(entry.id)}.html`}, MM.tag("bad", entry.verdict), ` at ${plain(entry.stage)}`), " ", element("span", {class: "count"}, `${entry.cells} cells`)),
       element("p", {class: "excerpt"}, MM.shortened(words, 300)),
-      element("p", {}, "Measured when ", entry.rules.map((rule, number) => [number ? " or " : "", element("code", {}, plain(rule))])));
+      element("p", {}, entry.exact ? "Measured when " : "No rule tells it from what is good; the nearest: ", entry.rules.map((rule, number) => [number ? " or " : "", element("code", {}, plain(rule))])));
   }
 
   // Such a message does not tell which weights were lost, nor when: these failures can end in it, too.

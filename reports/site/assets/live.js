@@ -9,6 +9,7 @@ MM.page(async () => {
 
   function words(live) {
     const open = live.total - live.done;
+    if (!live.total) return "There is no plan yet.";
     if (!live.running) return open ? `No run is under way; ${open} of ${live.total} cells have no attempt. Run the same command again to go on.` : `All ${live.total} cells are done.`;
     const left = live.seconds_left === null ? "time left unknown" : `about ${live.seconds_left < 90 ? `${live.seconds_left} s` : `${Math.round(live.seconds_left / 60)} min`} left`;
     return `${live.done} of ${live.total} cells, ${left}.`;

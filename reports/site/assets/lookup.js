@@ -58,13 +58,14 @@ MM.lookup = (() => {
   // The cells of a combination, oldest environment first, cut where the verdict or its signature changes.
   function line(cells, combination, own) {
     const {answers} = cells;
-    const spans = [];
+    const stretches = [];
     for (const cell of own) {
       const kind = answers.kinds[cells.kinds[cell]];
-      const last = spans.at(-1);
-      if (last && last.kind.verdict === kind.verdict && last.kind.signature === kind.signature) last.cells.push(cell);
-      else spans.push({kind, cells: [cell]});
+      const last = stretches.at(-1);
+      if (last && alike(last.kind, kind)) last.cells.push(cell);
+      else stretches.push({kind, cells: [cell]});
     }
+    const spans = stretches.flatMap((stretch) => unmixed(cells, stretch, own.filter((cell) => !alike(answers.kinds[cells.kinds[cell]], stretch.kind))));
     for (const span of spans) {
       span.environments = span.cells.map((cell) => cells.environments[cell]);
       span.attempts = span.cells.reduce((sum, cell) => sum + cells.attempts[cell], 0);
@@ -75,10 +76,40 @@ MM.lookup = (() => {
     return {combination, values: row.values, rebuilt: row.rebuilt, emulated: row.emulated, spans};
   }
 
+  const alike = (one, other) => one.verdict === other.verdict && one.signature === other.signature;
+
+  // A stretch cut so that the ranges of its versions hold none of the other cells.
+  function unmixed(cells, stretch, others) {
+    const rows = (cell) => cells.answers.telling.map((name) => ranks(cells.answers, name)[cells.environments[cell]]);
+    const mixed = (own) => {
+      const inside = own.map(rows);
+      const ends = cells.answers.telling.map((_, place) => {
+        const there = inside.map((row) => row[place]).filter((rank) => rank >= 0);
+        return there.length ? [Math.min(...there), Math.max(...there)] : null;
+      });
+      return others.some((cell) => rows(cell).every((rank, place) => !ends[place] || (rank >= ends[place][0] && rank <= ends[place][1])));
+    };
+    if (!mixed(stretch.cells)) return [stretch];
+    const spans = [];
+    for (const cell of stretch.cells) {
+      const last = spans.at(-1);
+      if (last && !mixed([...last.cells, cell])) last.cells.push(cell);
+      else spans.push({kind: stretch.kind, cells: [cell]});
+    }
+    return spans;
+  }
+
+  // The places of the versions of a package in their order; builds of one version have one place.
+  function ranks(answers, name) {
+    const column = answers.packages[name];
+    column.ranks ??= column.rows.map((row) => row < 0 ? -1 : column.values.findIndex((value) => MM.released(value) === MM.released(column.values[row])));
+    return column.ranks;
+  }
+
   // The lowest and the highest version of each package: the values of a package are in order.
   function versions(answers, environments) {
     const found = new Map();
-    for (const name of MM.PACKAGES) {
+    for (const name of answers.telling) {
       if (!(name in answers.packages)) continue;
       const column = answers.packages[name];
       const rows = environments.map((place) => column.rows[place]).filter((row) => row >= 0);
@@ -112,7 +143,8 @@ MM.lookup = (() => {
   // The line that installs the chosen packages of an environment.
   function installLine(answers, environment) {
     const pins = answers.environments[environment].chosen.filter((name) => name !== "python")
-      .map((name) => `${name.replaceAll("_", "-")}==${MM.cells.version(answers, environment, name)}`);
+      .map((name) => [name.replaceAll("_", "-"), MM.cells.version(answers, environment, name)]).filter(([, version]) => version !== null)
+      .map(([name, version]) => MM.quoted(`${name}==${version}`));
     return `pip install ${pins.join(" ")}`;
   }
 
