@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from reports.dataset import DatasetModel
     from reports.document import CellModel, ResultsModel
 
-__all__ = ["SHIPPED", "answers_from", "cells_of", "dataset_of", "is_address", "is_run", "read_source"]
+__all__ = ["SHIPPED", "Installed", "answers_from", "cells_of", "dataset_of", "is_address", "is_run", "read_source"]
 
 SHIPPED = Path(reports.__file__).parent / "data"
 """The data sets that come with the program, by date; the newest is asked."""
@@ -129,8 +129,12 @@ def read_source(folder: Path) -> tuple[ResultsModel | None, DatasetModel, Detail
     return results, kept, RunDetails(folder, results)
 
 
-def cells_of(folder: Path) -> list[CellModel]:
-    """All cells of a run; of a data set those that it keeps, which have a verdict.
+Installed = dict[str, dict[str, str]]
+"""What is installed in each environment, by its id."""
+
+
+def cells_of(folder: Path) -> tuple[list[CellModel], Installed]:
+    """All cells of a run or a data set, and what their environments have.
 
     Raises:
         MetamatrixError: there is neither.
@@ -140,5 +144,7 @@ def cells_of(folder: Path) -> list[CellModel]:
         from runner.results.folder import RunFolder
 
         with RunFolder(folder, writing=False) as run:
-            return document(run).cells
-    return list(dataset_of(folder).cells())
+            results = document(run)
+        return results.cells, {entry.id: entry.installed for entry in results.environments}
+    found = dataset_of(folder)
+    return list(found.cells()), {entry.id: entry.installed for entry in found.environments}

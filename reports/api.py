@@ -223,17 +223,26 @@ def _write_cells(
             cell |= details.cell(subject)
         return cell
 
-    for subject, (number, row) in places.items():
-        cell = whole(evidence.runs[number], row)
-        write_json(tree, f"cells/{file_name(subject)}", {"schema_version": SCHEMA_VERSION, **cell})
-    pages: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    def publish(cell: dict[str, Any]) -> None:
+        write_json(tree, f"cells/{file_name(cell['subject'])}", {"schema_version": SCHEMA_VERSION, **cell})
+
+    pages: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
     pipeline = evidence.axes.index("pipeline")
     for place in evidence.cells():
-        environment = evidence.environments[place.environment].id
         value = evidence.combinations[place.combination].values[pipeline]
-        pages[environment, value].append(whole(evidence.runs[place.run], place.row))
-    for (environment, value), cells in pages.items():
-        write_script(tree, f"cells/{file_name(environment)}/{file_name(value)}", cells)
+        pages[place.environment, value].append((place.run, place.row))
+    published = set()
+    for (environment, value), rows in pages.items():
+        cells = [whole(evidence.runs[number], row) for number, row in rows]
+        identifier = evidence.environments[environment].id
+        write_script(tree, f"cells/{file_name(identifier)}/{file_name(value)}", cells)
+        for cell, counted in zip(cells, rows, strict=True):
+            if places[cell["subject"]] == counted:  # made once, written twice
+                publish(cell)
+                published.add(cell["subject"])
+    for subject, (number, row) in places.items():
+        if subject not in published:
+            publish(whole(evidence.runs[number], row))
 
 
 def _lives(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:

@@ -151,8 +151,4 @@ def find_news(evidence: Evidence) -> list[News]:
 
 
 def _is_news(row: Row[Seen]) -> bool:
-    if row.change in (Change.NEW_RED, Change.NEW_GREEN):
-        return True
-    if row.change is not Change.FLAKY or row.before is None or row.after is None:
-        return False
-    return row.after.verdict == "flaky" and row.before.verdict != "flaky"
+    return row.turned_bad or row.change is Change.NEW_GREEN

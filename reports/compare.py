@@ -59,6 +59,15 @@ class Row(Generic[R]):
         return found
 
     @property
+    def turned_bad(self) -> bool:
+        """Good before and bad now; to fail now and then is bad."""
+        if self.change is Change.NEW_RED:
+            return True
+        if self.before is None or self.after is None:
+            return False
+        return self.before.group == "good" and self.after.verdict == "flaky"
+
+    @property
     def another_failure(self) -> bool:
         """Bad as before, and not for the same reason."""
         if self.change is not Change.SAME_BAD or self.before is None or self.after is None:

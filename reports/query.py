@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from reports.versions import PACKAGES, public
+from reports.versions import PACKAGES
 
 __all__ = ["ANY", "Query", "QueryError", "parse_query"]
 
@@ -43,13 +43,6 @@ class Query:
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     verdicts: frozenset[str] = frozenset()
     not_verdicts: frozenset[str] = frozenset()
-
-    def fits_environment(self, versions: Mapping[str, str]) -> bool:
-        """Whether an environment with these versions, by `normal` name, is meant."""
-        return all(
-            package in versions and any(public(versions[package]) in allowed for allowed in ranges)
-            for package, ranges in self.versions.items()
-        )
 
     def fits_verdict(self, verdict: str, group: str) -> bool:
         """Whether a cell with this verdict and class is meant."""

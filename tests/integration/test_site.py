@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import shlex
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from reports.evidence import Evidence
 from reports.lookup import known_axes, known_packages, look_up
 from reports.publication import publish
 from reports.query import parse_query
+from reports.versions import PACKAGES
+from reports.wording import MARKS, harmless
 from tests.integration.browsing import PAGES, Watched, a_day_later, chromium, served
 from tests.unit.test_publication import HOSTILE, HostileDetails, hostile_dataset
 
@@ -146,8 +150,9 @@ def test_from_all_cells_to_one(page: Page, address: str) -> None:
     for _ in range(6):
         if "cell.html" in page.url:
             break
+        before = page.url
         page.locator("a.square.bad").first.click()
-        page.wait_for_timeout(100)
+        page.wait_for_url(lambda url, before=before: url != before)
         watched.settle()
     assert "cell.html" in page.url
     expect(page.locator("h1 .tag")).to_have_class("tag bad")
@@ -231,7 +236,7 @@ def test_the_page_answers_as_the_command_does(page: Page, address: str, nights: 
             """async (asked) => {
               const cells = await MM.cells.load(), found = MM.lookup.lookUp(cells, new Map(asked));
               return {
-                counts: [...found.counts].sort(),
+                counts: [...found.counts].sort(), lives: found.badLifecycles, loads: [...found.goodByLoad.keys()],
                 newest: found.newestGood === null ? null : MM.lookup.installLine(cells.answers, found.newestGood),
                 lines: found.lines.map((line) => [line.values, line.spans.map((span) =>
                   [span.kind.verdict, span.kind.signature, span.environments.map((e) => cells.answers.environments[e].id),
@@ -244,6 +249,8 @@ def test_the_page_answers_as_the_command_does(page: Page, address: str, nights: 
         newest = ours.as_json()["newest_good"]
         assert theirs["counts"] == sorted([verdict, count] for verdict, count in ours.counts.items()), asked
         assert theirs["newest"] == (newest and newest["install"]), asked
+        assert theirs["lives"] == list(ours.bad_lifecycles), asked
+        assert theirs["loads"] == list(ours.good_by_load), asked
         assert theirs["lines"] == [
             [
                 list(line.axes.values()),
@@ -267,10 +274,27 @@ def _question(answers: Answers, chance: random.Random) -> dict[str, str]:
     for axis in ("pipeline", "load", "offload", "checkpoint", "lifecycle"):
         if chance.random() < 0.5:
             found[axis] = chance.choice([*answers.values[axis], "any"] if axis != "load" else answers.values[axis])
-    for package in ("diffusers", "torch"):
-        if chance.random() < 0.3:
+    for package in answers.telling:
+        if chance.random() < 0.15:
             found[package] = str(chance.choice(answers.order[package])[0])
+    if chance.random() < 0.2:
+        found["runner"] = chance.choice(["cpu", "any"])
     return found
+
+
+def test_words_and_marks_are_those_of_python(page: Page, address: str) -> None:
+    """What both sides know is the same: the packages, the shapes, and which characters are shown as numbers."""
+    Watched(page, address).open("index.html")
+    assert page.evaluate("MM.PACKAGES") == list(PACKAGES)
+    assert dict(page.evaluate("[...MM.SHAPES]")) == MARKS
+    letters = [
+        chr(number) for number in [*range(0x3000), 0xFEFF, 0xE000, 0x1F600, 0xE0001] if not 0xD800 <= number < 0xE000
+    ]
+    assigned = [letter for letter in letters if unicodedata.category(letter) != "Cn"]
+    shown = page.evaluate("(letters) => letters.map((letter) => MM.plain(letter))", assigned)
+    assert [letter for letter, text in zip(assigned, shown, strict=True) if text != harmless(letter)] == []
+    for word in ("torch==2.6.0", "a b", "it's", "$(x)", "", "ü"):
+        assert shlex.split(page.evaluate("(word) => MM.quoted(word)", word)) == [word]
 
 
 @pytest.mark.parametrize("scheme", ["http", "file"])

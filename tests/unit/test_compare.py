@@ -77,3 +77,11 @@ def test_the_changes_mean_what_they_say() -> None:
         "g": "new",
     }
     assert found["d"].another_failure
+
+
+@given(runs, runs)
+def test_what_turned_bad_was_good(before: dict[str, str | None], after: dict[str, str | None]) -> None:
+    """A gate stops for each cell that was good and is bad now, flaky ones too, and for no other."""
+    turned = {row.subject for row in compare(_cells(before), _cells(after)).rows if row.turned_bad}
+    both = before.keys() & after.keys()
+    assert turned == {s for s in both if KINDS[before[s]] == "good" and KINDS[after[s]] == "bad"}
