@@ -17,7 +17,18 @@ from packaging.version import Version
 
 from reports.versions import public, without_build
 
-__all__ = ["Answers", "Combination", "Environment", "Kind", "Packages", "RunName", "bits", "install_line", "is_sound"]
+__all__ = [
+    "Answers",
+    "Combination",
+    "Ends",
+    "Environment",
+    "Kind",
+    "Packages",
+    "RunName",
+    "bits",
+    "install_line",
+    "is_sound",
+]
 
 SCHEMA_VERSION = 1
 
@@ -76,6 +87,31 @@ class Packages:
     rows: tuple[int, ...]
 
 
+Ends = tuple[tuple[int, int], ...]
+"""For each package the places of two versions in `Answers.order`; -1 where no environment has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """One package's versions in order: each environment's place, and masks of what is at least or at most a version."""
+
+    rows: list[int]
+    at_least: list[int]
+    at_most: list[int]
+
+    @classmethod
+    def of(cls, versions: list[tuple[Version, int]], environments: int) -> _Scale:
+        rows, at_most, below = [-1] * environments, [], 0
+        for place, (_, mask) in enumerate(versions):
+            for environment in bits(mask):
+                rows[environment] = place
+            below |= mask
+            at_most.append(below)
+        return cls(
+            rows, [below & ~(known & ~mask) for known, (_, mask) in zip(at_most, versions, strict=True)], at_most
+        )
+
+
 @dataclass(frozen=True)
 class Answers:
     """Environments in the order of their releases; what does not exist comes first.
@@ -127,13 +163,35 @@ class Answers:
             return 0
         return sum(mask for version, mask in self._masks(package) if fits(version))
 
-    def box(self, mask: int) -> int:
-        """The environments whose versions all lie within those of the ones in `mask`."""
-        found = self.exist
+    @cached_property
+    def _scales(self) -> tuple[_Scale, ...]:
+        return tuple(_Scale.of(versions, len(self.environments)) for versions in self.order.values())
+
+    def ends(self, mask: int) -> Ends:
+        """For each package that tells environments apart, the places of the oldest and newest version in a mask."""
+        found = []
         for versions in self.order.values():
-            there = [place for place, (_, own) in enumerate(versions) if own & mask]
-            if there:
-                found &= sum(own for _, own in versions[there[0] : there[-1] + 1])
+            low = next((place for place, (_, own) in enumerate(versions) if own & mask), -1)
+            places = range(len(versions) - 1, low - 1, -1) if low >= 0 else ()
+            found.append((low, next((place for place in places if versions[place][1] & mask), -1)))
+        return tuple(found)
+
+    def widened(self, ends: Ends | None, environment: int) -> Ends:
+        """The same with one environment more."""
+        own = [scale.rows[environment] for scale in self._scales]
+        if ends is None:
+            return tuple((row, row) for row in own)
+        return tuple(
+            (row, row) if low < 0 else (low, high) if low <= row <= high or row < 0 else (min(low, row), max(high, row))
+            for row, (low, high) in zip(own, ends, strict=True)
+        )
+
+    def within(self, ends: Ends) -> int:
+        """The environments whose versions all lie between the ends."""
+        found = self.exist
+        for scale, (low, high) in zip(self._scales, ends, strict=True):
+            if low >= 0:
+                found &= scale.at_least[low] & scale.at_most[high]
         return found
 
     def version(self, environment: int, package: str) -> str | None:

@@ -52,11 +52,11 @@ class Span:
     def versions(self) -> dict[str, tuple[str, str]]:
         """The lowest and highest version of each package among them."""
         found = {}
-        for package, versions in self.answers.order.items():
-            low = next((version for version, mask in versions if mask & self.mask), None)
-            if low is not None:
-                high = next(version for version, mask in reversed(versions) if mask & self.mask)
-                found[package] = (str(low), str(high))
+        for (package, versions), (low, high) in zip(
+            self.answers.order.items(), self.answers.ends(self.mask), strict=True
+        ):
+            if low >= 0:
+                found[package] = (str(versions[low][0]), str(versions[high][0]))
         return found
 
     def as_json(self) -> dict[str, Any]:
@@ -272,16 +272,23 @@ def _unmixed(answers: Answers, stretch: int, others: int) -> Iterator[int]:
 
     Neighbours in the order of releases need not be neighbours in every package.
     """
-    if not answers.box(stretch) & others:
+    if not answers.within(answers.ends(stretch)) & others:
         yield stretch
         return
-    span = 0
-    for place in bits(stretch):
-        grown = span | 1 << place
-        if span and answers.box(grown) & others:
+    span, ends, inside, left = 0, None, 0, stretch
+    while left:
+        outside = left & ~inside
+        first = outside & -outside
+        span |= left & (first - 1) if first else left  # what lies within the ranges already widens nothing
+        left &= ~span
+        if not first:
+            break
+        place = first.bit_length() - 1
+        wider = answers.widened(ends, place)
+        if span and answers.within(wider) & others:
             yield span
-            grown = 1 << place
-        span = grown
+            span, wider = 0, answers.widened(None, place)
+        span, ends, inside, left = span | first, wider, answers.within(wider), left & ~first
     yield span
 
 
