@@ -21,7 +21,8 @@ from reports.publication import publish
 from tests.integration.browsing import a_day_later
 
 PAGES = {
-    "answer": "index.html#pipeline=sd3&load=single_file",
+    "answer": "index.html#pipeline=sdxl&offload=sequential",
+    "broken": "index.html#pipeline=sd3&load=single_file",
     "matrix": "matrix.html",
     "causes": "causes.html",
     "cause": "causes/aee36169c8f0.html",

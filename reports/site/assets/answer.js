@@ -67,9 +67,9 @@ MM.page(async () => {
     while (bad(line.spans[first - 1])) first -= 1;
     const before = line.spans[first - 1], after = line.spans[last + 1];
     const start = before?.kind.class === "good" ? `Broken since ${turn(before, line.spans[first])}`
-      : before?.kind.class === "not applicable" ? `Broken since there is such a thing: ${turn(before, line.spans[first])}`
+      : before?.kind.class === "not applicable" ? `Broken ever since it is supported: ${turn(before, line.spans[first])}`
         : before ? "Broken, and before that there is no answer" : "Broken in the oldest that was measured";
-    const end = after?.kind.class === "good" ? `good again since ${turn(line.spans[last], after)}` : after ? "and then there is nothing to say" : "and in the newest";
+    const end = after?.kind.class === "good" ? `good again since ${turn(line.spans[last], after)}` : after ? "what came after does not apply, or has no answer" : "and still in the newest";
     return element("p", {class: "since"}, plain(`${start}; ${end}.`));
   }
 

@@ -44,7 +44,7 @@ MM.page(async () => {
     const latest = counts.at(-1).groups;
     document.getElementById("said").textContent = plain(`${axis.value} ${value.value}, newest run: ${GROUPS.map((group) => `${latest[group] ?? 0} ${group}`).join(", ")}`);
     MM.show(document.getElementById("history"), element("div", {class: "scroll", role: "region", "aria-label": "Chart", tabindex: "0"}, chart(counts)),
-      MM.table(`Cells of each run: ${axis.value} ${value.value}`, ["run", ...GROUPS], counts.map((run) => [plain(run.started.slice(0, 16)), ...GROUPS.map((group) => String(run.groups[group] ?? 0))])));
+      MM.table(axis.value === "all" ? "Cells of each run" : `Cells of each run: ${axis.value} ${value.value}`, ["run", ...GROUPS], counts.map((run) => [plain(run.started.slice(0, 16)), ...GROUPS.map((group) => String(run.groups[group] ?? 0))])));
   }
 
   // What the address says; what it does not know is left at the first choice.
