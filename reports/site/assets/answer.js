@@ -147,7 +147,7 @@ MM.page(async () => {
     const line = MM.lookup.installLine(answers, found.newestGood);
     const attempts = found.lines.flatMap((own) => own.spans.flatMap((span) => span.cells)).filter((cell) => cells.environments[cell] === found.newestGood)
       .reduce((sum, cell) => sum + cells.attempts[cell], 0);
-    const kinds = [...new Set(found.lines.map(sure))].map(plain).join("; ");
+    const kinds = MM.sentence([...new Set(found.lines.map(sure))].join("; "));
     const card = element("section", {class: "card answer"}, element("h2", {}, "Newest good set"),
       command("Install with pip", line), command("Install with uv", `uv ${line}`),
       found.badLifecycles.length ? element("p", {}, `For one image. In the same set it is bad with lifecycle ${plain(found.badLifecycles.join(", "))}: choose it above to see.`) : null);
