@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 from typing import Any, Protocol
 
 from packaging.version import Version
@@ -166,6 +167,14 @@ class Answers:
     @cached_property
     def _scales(self) -> tuple[_Scale, ...]:
         return tuple(_Scale.of(versions, len(self.environments)) for versions in self.order.values())
+
+    def names(self, mask: int) -> tuple[str, ...]:
+        """The ids of the environments of a mask, oldest first."""
+        return tuple(compress(self._ids, map(int, reversed(f"{mask:b}"))))
+
+    @cached_property
+    def _ids(self) -> tuple[str, ...]:
+        return tuple(entry.id for entry in self.environments)
 
     def ends(self, mask: int) -> Ends:
         """For each package that tells environments apart, the places of the oldest and newest version in a mask."""

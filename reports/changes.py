@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from reports.compare import Change, Comparison, Row, compare
+from reports.compare import Change, Row, compare
 from reports.evidence import Evidence, Run
 from reports.versions import PACKAGES
 from reports.wording import SILENT
@@ -96,34 +96,36 @@ class _Table:
         return iter(self._places)
 
 
-def _seen(evidence: Evidence, run: Run) -> Iterator[Seen]:
+def _seen(evidence: Evidence, run: Run, without: Collection[str]) -> Iterator[Seen]:
     known = [(kind.verdict, kind.group, kind.signature) for kind in evidence.kinds]
     for subject, kind, environment, combination in zip(
         run.subjects, run.kinds, run.environments, run.combinations, strict=True
     ):
-        yield Seen(subject, *known[kind], kind, environment, combination)
+        if subject not in without:
+            yield Seen(subject, *known[kind], kind, environment, combination)
 
 
 def find_changes(evidence: Evidence) -> Mapping[tuple[str, str], Changes]:
-    """Each of the last runs against the one before it, and the newest against each of them, by (before, after).
-
-    A run's cells are spelled out while it is compared, and let go: thirty runs of them would not fit.
-    """
+    """Each of the last runs against the one before it, and the newest against each of them, by (before, after)."""
     runs = evidence.runs[-_MOST_RUNS:]
-    found = {}
-    before, newest = list(_seen(evidence, runs[0])), list(_seen(evidence, runs[-1]))
-    for earlier, later in pairwise(runs):
-        after = newest if later is runs[-1] else list(_seen(evidence, later))
-        found[earlier.id, later.id] = _changes(evidence, earlier, later, compare(before, after))
-        if later is not runs[-1]:
-            found[earlier.id, runs[-1].id] = _changes(evidence, earlier, runs[-1], compare(before, newest))
-        before = after
-    return found
+    pairs = [*pairwise(runs), *((run, runs[-1]) for run in runs[:-2])]
+    return {(before.id, after.id): _changes(evidence, before, after) for before, after in pairs}
 
 
-def _changes(evidence: Evidence, before: Run, after: Run, comparison: Comparison[Seen]) -> Changes:
+def _changes(evidence: Evidence, before: Run, after: Run) -> Changes:
+    """What is good in both runs, by its number, is counted and not spelled out: it is most, and changes nothing."""
+    good = [kind.group == "good" for kind in evidence.kinds]
+    was = dict(zip(before.subjects, before.kinds, strict=True))
+    settled = {
+        subject
+        for subject, kind in zip(after.subjects, after.kinds, strict=True)
+        if good[kind] and was.get(subject) == kind
+    }
+    comparison = compare(_seen(evidence, before, settled), _seen(evidence, after, settled))
+    counts = comparison.counts()
+    counts[Change.SAME_GOOD] += len(settled)
     told = tuple(row for row in comparison.rows if row.change is not Change.SAME_GOOD)
-    return Changes(evidence, before, after, comparison.counts(), told)
+    return Changes(evidence, before, after, counts, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +143,28 @@ def find_news(evidence: Evidence) -> list[News]:
     Not since the run before: a night without an answer in between must not swallow what has changed.
     """
     found = []
-    known = {cell.subject: cell for cell in _seen(evidence, evidence.runs[0])}
+    silent = [kind.group in SILENT for kind in evidence.kinds]
+    first = evidence.runs[0]
+    known = {
+        subject: (kind, first, row) for row, (subject, kind) in enumerate(zip(first.subjects, first.kinds, strict=True))
+    }
     for before, run in pairwise(evidence.runs):
-        cells = list(_seen(evidence, run))
-        rows = compare([known[cell.subject] for cell in cells if cell.subject in known], cells).rows
-        found.append(News(before, run, tuple(row for row in rows if _is_news(row))))
-        known |= {cell.subject: cell for cell in cells if cell.group not in SILENT or cell.subject not in known}
+        old, new = [], []
+        for row, (subject, kind) in enumerate(zip(run.subjects, run.kinds, strict=True)):
+            last = known.get(subject)
+            if last is not None and last[0] != kind:
+                old.append(_row(evidence, last[1], last[2]))
+                new.append(_row(evidence, run, row))
+            if last is None or not silent[kind]:
+                known[subject] = (kind, run, row)
+        found.append(News(before, run, tuple(row for row in compare(old, new).rows if _is_news(row))))
     return found
+
+
+def _row(evidence: Evidence, run: Run, row: int) -> Seen:
+    kind = evidence.kinds[run.kinds[row]]
+    places = (run.kinds[row], run.environments[row], run.combinations[row])
+    return Seen(run.subjects[row], kind.verdict, kind.group, kind.signature, *places)
 
 
 def _is_news(row: Row[Seen]) -> bool:

@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 API = "api/v1"
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def cause_page(signature: str) -> str:
@@ -48,7 +49,7 @@ def compare_name(before: str, after: str) -> str:
 
 def compact(value: Any) -> str:
     """JSON of one line, in ASCII: no character of it means anything to a page, a terminal or a reader's direction."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def write_json(tree: Tree, name: str, value: Any) -> None:

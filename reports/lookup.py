@@ -14,7 +14,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from reports.answers import Answers, Combination, bits, install_line
+from reports.answers import Answers, Combination, Ends, bits, install_line
 from reports.query import ANY, Query
 from reports.versions import in_order, without_build
 from reports.wording import CAVEATS, RUNNERS
@@ -32,6 +32,7 @@ class Span:
     answers: Answers
     kind: int
     mask: int
+    ends: Ends
     attempts: int
     runs: tuple[str, ...]
 
@@ -46,15 +47,13 @@ class Span:
     @property
     def environments(self) -> tuple[str, ...]:
         """Their ids, oldest first."""
-        return tuple(self.answers.environments[place].id for place in bits(self.mask))
+        return self.answers.names(self.mask)
 
     @property
     def versions(self) -> dict[str, tuple[str, str]]:
         """The lowest and highest version of each package among them."""
         found = {}
-        for (package, versions), (low, high) in zip(
-            self.answers.order.items(), self.answers.ends(self.mask), strict=True
-        ):
+        for (package, versions), (low, high) in zip(self.answers.order.items(), self.ends, strict=True):
             if low >= 0:
                 found[package] = (str(versions[low][0]), str(versions[high][0]))
         return found
@@ -257,25 +256,28 @@ def _spans(answers: Answers, row: Combination, asked: int, fits: Sequence[bool])
         stretch = mask & left & ((other & -other) - 1) if other else left
         left &= ~stretch
         if fits[first]:
-            for span in _unmixed(answers, stretch, whole & ~mask):
+            for span, ends in _unmixed(answers, stretch, whole & ~mask):
                 yield Span(
                     answers,
                     next(number for number in row.kinds if row.kinds[number] & span),
                     span,
+                    ends,
                     sum(number * (mask & span).bit_count() for number, mask in row.attempts.items()),
                     tuple(answers.runs[number].id for number, mask in sorted(row.runs.items()) if mask & span),
                 )
 
 
-def _unmixed(answers: Answers, stretch: int, others: int) -> Iterator[int]:
+def _unmixed(answers: Answers, stretch: int, others: int) -> Iterator[tuple[int, Ends]]:
     """A stretch cut so that the ranges of its versions hold none of the other environments.
 
     Neighbours in the order of releases need not be neighbours in every package.
     """
-    if not answers.within(answers.ends(stretch)) & others:
-        yield stretch
+    whole = answers.ends(stretch)
+    if not answers.within(whole) & others:
+        yield stretch, whole
         return
-    span, ends, inside, left = 0, None, 0, stretch
+    span, inside, left = 0, 0, stretch
+    ends: Ends | None = None
     while left:
         outside = left & ~inside
         first = outside & -outside
@@ -285,11 +287,14 @@ def _unmixed(answers: Answers, stretch: int, others: int) -> Iterator[int]:
             break
         place = first.bit_length() - 1
         wider = answers.widened(ends, place)
-        if span and answers.within(wider) & others:
-            yield span
+        wide = answers.within(wider)
+        if span and ends is not None and wide & others:
+            yield span, ends
             span, wider = 0, answers.widened(None, place)
-        span, ends, inside, left = span | first, wider, answers.within(wider), left & ~first
-    yield span
+            wide = answers.within(wider)
+        span, ends, inside, left = span | first, wider, wide, left & ~first
+    if ends is not None:
+        yield span, ends
 
 
 def _newest_good(answers: Answers, query: Query, assumed: Mapping[str, str]) -> int | None:

@@ -84,8 +84,14 @@ class Tree:
         if _holds(old, content) and _link(old, new):
             return
         self.written += 1
-        with open(new, "wb") as file:
-            file.write(content)
+        # Not `open`: of two hundred thousand small files its buffers and questions are half the time.
+        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            view = memoryview(content)
+            while view:
+                view = view[os.write(file, view) :]
+        finally:
+            os.close(file)
 
     def text(self, path: str, content: str) -> None:
         """Put text there, as UTF-8; what UTF-8 cannot say is shown as numbers."""
