@@ -11,7 +11,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
 from reports.dataset import Column, DatasetModel
 
@@ -71,10 +71,14 @@ class Watched:
         page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
         page.on("dialog", lambda dialog: (self.troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         page.on("request", lambda request: self._asked(request.url))
-        page.on("requestfailed", lambda request: self.troubles.append(f"failed: {request.url}"))
+        page.on("requestfailed", self._failed)
         page.on(
             "response", lambda answer: answer.status < 400 or self.troubles.append(f"{answer.status}: {answer.url}")
         )
+
+    def _failed(self, request: Request) -> None:
+        if request.failure != "net::ERR_ABORTED":  # an icon, say, that was under way when the test went on
+            self.troubles.append(f"failed: {request.url} ({request.failure})")
 
     def _asked(self, address: str) -> None:
         if not address.startswith(self.root):
