@@ -10,11 +10,12 @@ from pathlib import Path
 
 from metamatrix import __version__
 from reports.answers import Answers
+from reports.names import DATASET
 from runner.whole_files import write_whole
 
 __all__ = ["kept_answers", "state_of"]
 
-_FILES = ("results.sqlite", "results.sqlite-wal", "plan.json", "dataset.json")
+_FILES = ("results.sqlite", "results.sqlite-wal", "plan.json", DATASET)
 
 
 def kept_answers(folder: Path, make: Callable[[], Answers]) -> Answers:

@@ -11,11 +11,12 @@ from urllib.parse import urljoin
 from metamatrix.fetch import NotThere, fetch
 from metamatrix.sources import is_address
 from reports.dataset import DatasetModel, parse_dataset
+from reports.names import API
 from runner.errors import MetamatrixError
 
 __all__ = ["published_before"]
 
-_INDEX = "api/v1/index.json"
+_INDEX = f"{API}/index.json"
 _MOST_INDEX = 64 * 1024 * 1024
 _MOST = 1024 * 1024 * 1024
 _SECONDS = 600
@@ -57,7 +58,7 @@ def published_before(source: str, first: bool = False) -> list[DatasetModel]:
 def _dataset(root: str, identifier: str, path: str, digest: str) -> DatasetModel:
     if path.startswith("/") or ".." in path.split("/") or ":" in path:
         raise MetamatrixError(f"{root}{_INDEX} names a file outside the site: {path!r}")
-    place = f"api/v1/{path}"
+    place = f"{API}/{path}"
     content = _read(root, place, _MOST)
     if hashlib.sha256(content).hexdigest() != digest:
         raise MetamatrixError(f"{root}{place} is not what the index says: it was cut or changed", "Fetch it again.")

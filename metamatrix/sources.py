@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import reports
 from metamatrix.answers_cache import kept_answers
 from reports.answers import Answers
+from reports.names import API, DATASET
 from runner.errors import MetamatrixError
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ __all__ = ["SHIPPED", "Installed", "answers_from", "cells_of", "dataset_of", "is
 SHIPPED = Path(reports.__file__).parent / "data"
 """The data sets that come with the program, by date; the newest is asked."""
 
-_DATASET = "dataset.json"
-_ANSWERS = "api/v1/answers.json"
+_ANSWERS = f"{API}/answers.json"
 _MOST = 256 * 1024 * 1024
 
 
@@ -45,17 +45,17 @@ def answers_from(source: str | None) -> Answers:
         MetamatrixError: there is nothing that can be read.
     """
     if source is None:
-        shipped = sorted(SHIPPED.glob(f"*/{_DATASET}"))
+        shipped = sorted(SHIPPED.glob(f"*/{DATASET}"))
         if not shipped:
             raise MetamatrixError("no data set came with this program", "Give one with --data FOLDER.")
         return _kept(shipped[-1].parent)
     if is_address(source):
         return _fetched(source)
     folder = Path(source)
-    if folder.name in (_DATASET, "index.html"):
+    if folder.name in (DATASET, "index.html"):
         folder = folder.parent
     published = folder / _ANSWERS
-    if published.exists() and not is_run(folder) and not (folder / _DATASET).exists():
+    if published.exists() and not is_run(folder) and not (folder / DATASET).exists():
         return _parsed(published.read_bytes(), str(published))
     return _kept(folder)
 
@@ -114,9 +114,7 @@ def read_source(folder: Path) -> tuple[ResultsModel | None, DatasetModel, Detail
     Raises:
         MetamatrixError: there is neither.
     """
-    from reports.dataset import FILE
-
-    if not is_run(folder) and (folder / FILE).exists():
+    if not is_run(folder) and (folder / DATASET).exists():
         return None, dataset_of(folder), None
     from metamatrix.dataset import dataset
     from metamatrix.details import RunDetails

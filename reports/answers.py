@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import compress
+from operator import or_
 from typing import Any, Protocol
 
 from packaging.version import Version
@@ -29,6 +30,7 @@ __all__ = [
     "bits",
     "install_line",
     "is_sound",
+    "union",
 ]
 
 SCHEMA_VERSION = 1
@@ -185,6 +187,14 @@ class Answers:
             found.append((low, next((place for place in places if versions[place][1] & mask), -1)))
         return tuple(found)
 
+    def span(self, ends: Ends) -> dict[str, tuple[str, str]]:
+        """The oldest and newest version of each package that has one."""
+        return {
+            package: (str(versions[low][0]), str(versions[high][0]))
+            for (package, versions), (low, high) in zip(self.order.items(), ends, strict=True)
+            if low >= 0
+        }
+
     def widened(self, ends: Ends | None, environment: int) -> Ends:
         """The same with one environment more."""
         own = [scale.rows[environment] for scale in self._scales]
@@ -262,6 +272,11 @@ class Answers:
             raise ValueError(f"{type(error).__name__}: {error}") from error
         _check(found)
         return found
+
+
+def union(masks: Iterable[int]) -> int:
+    """The environments of any of the masks."""
+    return reduce(or_, masks, 0)
 
 
 def bits(mask: int) -> Iterator[int]:

@@ -13,13 +13,13 @@ from reports.causes import Cause
 from reports.columns import PUBLISHED_AS, as_csv, gather_columns
 from reports.dataset import KeptEnvironment
 from reports.evidence import Evidence, Run
-from reports.files import API, compare_name, lock_path, run_path, write_both, write_json, write_script
+from reports.files import compare_name, lock_path, run_path, write_both, write_json, write_script
 from reports.findings import Findings
-from reports.names import file_name
+from reports.names import API, file_name
 from reports.rules import Rule
 from reports.tree import Tree
 from reports.versions import PACKAGES
-from reports.wording import CAVEATS, MEANINGS, SILENT
+from reports.wording import CAVEATS, MEANINGS, one_line, shown_class
 
 __all__ = ["SCHEMA_VERSION", "Details", "cause_json", "lock_lines", "write_api"]
 
@@ -79,9 +79,7 @@ def _index(tree: Tree, evidence: Evidence, answers: Answers, compared: Sequence[
                 "select": run.data.run.select,
                 "cells": len(run.data),
                 "no_answer_share": run.data.run.no_answer_share,
-                "verdicts": dict(
-                    sorted(Counter(run.columns["verdict"].values[r] for r in run.columns["verdict"].rows).items())
-                ),
+                "verdicts": dict(sorted(Counter(evidence.kinds[kind].verdict for kind in run.kinds).items())),
                 "data": path,
                 "sha256": hashlib.sha256(content).hexdigest(),
             }
@@ -128,11 +126,7 @@ def lock_lines(environment: KeptEnvironment) -> str:
         lines.append(f"--extra-index-url {_TORCH_INDEX.format(build=build)}")
     for name, version, _, digest in sorted(environment.packages):
         lines.append(f"{name}=={version} --hash=sha256:{digest}")
-    return "\n".join(_one_line(line) for line in lines) + "\n"
-
-
-def _one_line(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+    return "\n".join(one_line(line) for line in lines) + "\n"
 
 
 def _short(cause: Cause) -> dict[str, Any]:
@@ -158,7 +152,6 @@ def cause_json(cause: Cause, answers: Answers) -> dict[str, Any]:
         **_short(cause),
         "environments": cause.environments,
         "expected": cause.expected,
-        "exact": cause.rules.exact,
         "rules": [_rule(rule) for rule in cause.rules.rules],
         "alternatives": [_rule(rule) for rule in cause.rules.alternatives],
         "versions": {package: list(pair) for package, pair in cause.versions.items()},
@@ -187,25 +180,27 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 def _history(evidence: Evidence) -> dict[str, Any]:
     """For each run how many cells of each class had each value of each axis."""
+    shown = [shown_class(kind.group) for kind in evidence.kinds]
+    versions = {
+        package: [entry.installed.get(package) or None for entry in evidence.environments] for package in PACKAGES
+    }
     runs = []
     for run in evidence.runs:
-        shown = ["no answer" if kind.group in SILENT else kind.group for kind in evidence.kinds]
         groups = [shown[kind] for kind in run.kinds]
         axes: dict[str, dict[str, dict[str, int]]] = {"all": {"all": dict(Counter(groups))}}
         for place, axis in enumerate(evidence.axes):
             axes[axis] = _counted([evidence.combinations[row].values[place] for row in run.combinations], groups)
-        for package in PACKAGES:
-            versions = [entry.installed.get(package) or "" for entry in evidence.environments]
-            found = _counted([versions[row] for row in run.environments], groups)
-            found.pop("", None)
-            axes[package] = found
+        for package, own in versions.items():
+            axes[package] = _counted([own[row] for row in run.environments], groups)
         runs.append({"id": run.id, "started": run.started, "axes": axes})
     return {"schema_version": SCHEMA_VERSION, "runs": runs}
 
 
-def _counted(values: Sequence[str], groups: Sequence[str]) -> dict[str, dict[str, int]]:
+def _counted(values: Sequence[str | None], groups: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Value -> class -> cells; a cell without a value is not counted."""
+    counts = Counter((value, group) for value, group in zip(values, groups, strict=True) if value is not None)
     found: dict[str, dict[str, int]] = defaultdict(dict)
-    for (value, group), count in sorted(Counter(zip(values, groups, strict=True)).items()):
+    for (value, group), count in sorted(counts.items()):
         found[value][group] = count
     return dict(found)
 
@@ -228,7 +223,7 @@ def _write_cells(
 
     pages: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
     pipeline = evidence.axes.index("pipeline")
-    for place in evidence.cells():
+    for place in evidence.cells:
         value = evidence.combinations[place.combination].values[pipeline]
         pages[place.environment, value].append((place.run, place.row))
     published = set()

@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import escape
 
-from reports.answers import Answers, Combination, is_sound
+from reports.answers import Answers, Combination, is_sound, union
 from reports.files import compact, write_json
 from reports.names import file_name, version_name
 from reports.tree import Tree
@@ -69,11 +69,8 @@ def _real(rows: list[Combination]) -> list[Combination]:
 
 def _newest(answers: Answers, row: Combination) -> int:
     """The newest environment with an answer, or -1."""
-    together = 0
-    for number, mask in row.kinds.items():
-        if answers.kinds[number].group in ("good", "bad"):
-            together |= mask & answers.exist
-    return together.bit_length() - 1
+    answered = union(mask for number, mask in row.kinds.items() if answers.kinds[number].group in ("good", "bad"))
+    return (answered & answers.exist).bit_length() - 1
 
 
 def _badge(answers: Answers, axis: str, value: str, rows: list[Combination], environments: int) -> Badge:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from reports.answers import Answers, bits, is_sound
+from reports.answers import Answers, bits, is_sound, union
 from reports.evidence import Evidence
 from reports.rules import Rules, Space
 
@@ -48,8 +48,8 @@ class Cause:
     """One failure.
 
     `text` is the cause of one of its cells, `pattern` a regular expression for it in a log, or None where it leaves no
-    message. `sound` of the cells have a sound checkpoint and a load of the libraries' own. `first` and `last` are runs; `newest` says whether the newest run still has it. `examples` are cells as
-    (combination, environment) of the answers.
+    message. `sound` of the cells have a sound checkpoint and a load of the libraries' own. `first` and `last` are runs;
+    `newest` says whether the newest run still has it. `examples` are cells as (combination, environment) of the answers.
     """
 
     id: str
@@ -86,9 +86,7 @@ def find_causes(evidence: Evidence, answers: Answers) -> tuple[Cause, ...]:
         cells = space.of_kinds(own)
         if not cells:
             continue  # of an earlier run only: the cells have another verdict now
-        together = 0
-        for mask in cells.values():
-            together |= mask
+        together = union(cells.values())
         expected = [number for number in own if answers.kinds[number].expected]
         kind = answers.kinds[own[0]]
         first, last = seen[signature]
@@ -108,7 +106,7 @@ def find_causes(evidence: Evidence, answers: Answers) -> tuple[Cause, ...]:
                 environments=together.bit_count(),
                 expected=sum(mask.bit_count() for mask in space.of_kinds(expected).values()),
                 rules=space.explain(cells),
-                versions=_versions(answers, together),
+                versions=answers.span(answers.ends(together)),
                 remedies=neighbours.remedies(cells),
                 known=known.get(signature, ()),
                 first=first,
@@ -120,15 +118,6 @@ def find_causes(evidence: Evidence, answers: Answers) -> tuple[Cause, ...]:
             )
         )
     return tuple(sorted(found, key=lambda cause: (-cause.cells, cause.id)))
-
-
-def _versions(answers: Answers, mask: int) -> dict[str, tuple[str, str]]:
-    found = {}
-    for package, versions in answers.order.items():
-        there = [str(version) for version, own in versions if own & mask]
-        if there:
-            found[package] = (there[0], there[-1])
-    return found
 
 
 def _seen(evidence: Evidence) -> dict[str, tuple[str, str]]:

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from reports.answers import is_sound
 from reports.evidence import Evidence
 from reports.versions import PACKAGES, in_order, without_build
-from reports.wording import SILENT, harmless
+from reports.wording import harmless, shown_class
 
 __all__ = ["Chart", "draw_charts"]
 
@@ -53,11 +53,10 @@ def _verdicts(evidence: Evidence, package: str) -> Chart:
     sound = _sound(evidence)
     versions = [entry.installed.get(package) for entry in evidence.environments]
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for cell in evidence.cells():
+    for cell in evidence.cells:
         version = versions[cell.environment]
         if cell.combination in sound and version is not None:
-            group = evidence.kinds[cell.kind].group
-            counts[without_build(version)]["no answer" if group in SILENT else group] += 1
+            counts[without_build(version)][shown_class(evidence.kinds[cell.kind].group)] += 1
     ordered = sorted(counts, key=in_order)
     bars = [(version, [(group, counts[version][group]) for group in _GROUPS]) for version in ordered]
     rows = tuple((version, *(str(counts[version][group]) for group in _GROUPS)) for version in ordered)

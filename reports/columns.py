@@ -9,6 +9,7 @@ from typing import Any
 
 from reports.evidence import Evidence
 from reports.versions import PACKAGES
+from reports.wording import one_line
 
 __all__ = ["PUBLISHED_AS", "as_csv", "gather_columns"]
 
@@ -78,5 +79,5 @@ def _lines(texts: Sequence[Sequence[str]], rows: Sequence[Sequence[int]]) -> Ite
 def _inert(value: Any) -> str:
     """A value as the text of one field: of one line, without control characters, and no formula to a spreadsheet."""
     text = "" if value is None else str(value)
-    flat = "".join(letter if letter.isprintable() else " " for letter in text)
+    flat = one_line(text)
     return "'" + flat if flat[:1] in ("=", "+", "-", "@") else flat

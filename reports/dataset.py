@@ -15,6 +15,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from reports.document import CellModel, Group, ResultsModel, RunModel
+from reports.names import DATASET
 from reports.versions import PACKAGES
 
 __all__ = [
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
-FILE = "dataset.json"
+FILE = DATASET
 UNFINISHED = "unfinished"
 """The verdict of a cell that has none yet."""
 _TENSORS = 40

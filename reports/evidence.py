@@ -5,8 +5,9 @@ Numbers instead of cells: a million results are joined, counted and compared wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -99,7 +100,7 @@ class Evidence:
 
     def _age(self, entry: KeptEnvironment) -> tuple[Any, ...]:
         """The order of releases; what does not exist comes first; the id where all is equal."""
-        versions = _all_versions(entry) if entry.installed else {}
+        versions = _released(entry) if entry.installed else {}
         there = ((name in versions, in_order(versions.get(name, ""))) for name in self.telling)
         return (*there, entry.id)
 
@@ -121,11 +122,9 @@ class Evidence:
         )
 
     def _kind(self, values: Sequence[Any]) -> int:
-        *what, cause = values
-        key = (
-            *what,
-            "" if values[3] else cause,
-        )  # failures have a signature; what does not apply, or has no answer, a reason
+        # Failures are told apart by their signature; what does not apply, or has no answer, by its reason.
+        *what, signature, expected, cause = values
+        key = (*what, signature, expected, "" if signature else cause)
         if key not in self._kinds:
             self._kinds[key] = len(self.kinds)
             self.kinds.append(Kind(*values))
@@ -143,9 +142,6 @@ class Evidence:
     def newest(self) -> Run:
         return self.runs[-1]
 
-    def run(self, identifier: str) -> Run:
-        return next(run for run in self.runs if run.id == identifier)
-
     def subjects(self) -> dict[str, tuple[int, int]]:
         """What was asked, each with the result that counts: (run, row). Subjects of the newest run come first."""
         silent = self._silent()
@@ -157,7 +153,8 @@ class Evidence:
             found.update({subject: place for subject, place, kind in places if not (silent[kind] and subject in found)})
         return {subject: found[subject] for subject in order}
 
-    def cells(self) -> Iterator[Cell]:
+    @cached_property
+    def cells(self) -> list[Cell]:
         """Every combination in every environment that has a result that counts, once."""
         silent = self._silent()
         found: dict[tuple[int, int], tuple[int, int]] = {}
@@ -168,9 +165,11 @@ class Evidence:
             for row, place in enumerate(zip(run.combinations, run.environments, strict=True)):
                 if not (silent[run.kinds[row]] and place in found):
                     found[place] = (number, row)
+        cells = []
         for (combination, environment), (number, row) in found.items():
             run = self.runs[number]
-            yield Cell(combination, environment, run.kinds[row], number, run.attempts[row], row)
+            cells.append(Cell(combination, environment, run.kinds[row], number, run.attempts[row], row))
+        return cells
 
     def _by_weight(self) -> list[int]:
         """Runs, the one whose word counts most last.
@@ -187,14 +186,11 @@ class Evidence:
     def answers(self) -> Answers:
         """Every cell once, to be asked."""
         masks: dict[int, tuple[dict[int, int], dict[int, int], dict[int, int]]] = {}
-        for combination, environment, kind, run, attempts, _ in self.cells():
+        for combination, environment, kind, run, attempts, _ in self.cells:
             bit = 1 << environment
             for found, number in zip(masks.setdefault(combination, ({}, {}, {})), (kind, run, attempts), strict=True):
                 found[number] = found.get(number, 0) | bit
-        installed = [
-            {normal(name): version for name, version in {**entry.exact, **entry.installed}.items()}
-            for entry in self.environments
-        ]
+        installed = [_all_versions(entry) for entry in self.environments]
         names = sorted({name for versions in installed for name in versions})
         return Answers(
             telling=self.telling,
@@ -243,7 +239,7 @@ def _numbered(columns: Sequence[Column], number: Callable[[Sequence[Any]], int])
 
 def _telling(environments: Sequence[KeptEnvironment]) -> tuple[str, ...]:
     """The packages that tell environments apart: those that are bumped most, and what else it takes."""
-    existing = [_all_versions(entry) for entry in environments if entry.installed]
+    existing = [_released(entry) for entry in environments if entry.installed]
     names = sorted({name for versions in existing for name in versions}.difference(PACKAGES))
     found = list(PACKAGES)
 
@@ -262,4 +258,9 @@ def _telling(environments: Sequence[KeptEnvironment]) -> tuple[str, ...]:
 
 def _all_versions(entry: KeptEnvironment) -> dict[str, str]:
     """What is installed in an environment, by normal name; of one that does not exist, what was asked for; Python too."""
-    return {normal(name): without_build(version) for name, version in {**entry.exact, **entry.installed}.items()}
+    return {normal(name): version for name, version in {**entry.exact, **entry.installed}.items()}
+
+
+def _released(entry: KeptEnvironment) -> dict[str, str]:
+    """The same without builds, which do not tell environments apart."""
+    return {name: without_build(version) for name, version in _all_versions(entry).items()}

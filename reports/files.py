@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from reports.names import file_name
+from reports.names import API, DATASET, file_name
 from reports.tree import Tree
 
 __all__ = [
-    "API",
     "cause_page",
     "compact",
     "compare_name",
@@ -21,7 +20,6 @@ __all__ = [
     "write_script",
 ]
 
-API = "api/v1"
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
@@ -39,7 +37,7 @@ def lock_path(identifier: str) -> str:
 
 def run_path(identifier: str) -> str:
     """Of a run's data set, from the API's folder."""
-    return f"runs/{file_name(identifier)}/dataset.json"
+    return f"runs/{file_name(identifier)}/{DATASET}"
 
 
 def compare_name(before: str, after: str) -> str:

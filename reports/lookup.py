@@ -14,7 +14,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from reports.answers import Answers, Combination, Ends, bits, install_line
+from reports.answers import Answers, Combination, Ends, bits, install_line, union
 from reports.query import ANY, Query
 from reports.versions import in_order, without_build
 from reports.wording import CAVEATS, RUNNERS
@@ -52,11 +52,7 @@ class Span:
     @property
     def versions(self) -> dict[str, tuple[str, str]]:
         """The lowest and highest version of each package among them."""
-        found = {}
-        for (package, versions), (low, high) in zip(self.answers.order.items(), self.ends, strict=True):
-            if low >= 0:
-                found[package] = (str(versions[low][0]), str(versions[high][0]))
-        return found
+        return self.answers.span(self.ends)
 
     def as_json(self) -> dict[str, Any]:
         kind = self.answers.kinds[self.kind]
@@ -245,10 +241,7 @@ def _spans(answers: Answers, row: Combination, asked: int, fits: Sequence[bool])
         kind = answers.kinds[number]
         first, together = looks.get((kind.verdict, kind.signature), (number, 0))
         looks[kind.verdict, kind.signature] = (first, together | mask & asked)
-    whole = 0
-    for _, mask in looks.values():
-        whole |= mask
-    left = whole
+    left = whole = union(mask for _, mask in looks.values())
     while left:
         lowest = left & -left
         first, mask = next(entry for entry in looks.values() if entry[1] & lowest)
@@ -378,9 +371,6 @@ def _measured(
         return sorted({answers.kinds[kind].verdict for _, masks in found for kind in masks})
     if name in query.names:
         return sorted({row.values[answers.axes.index(name)] for row, _ in found})
-    used = 0
-    for _, masks in found:
-        for mask in masks.values():
-            used |= mask
+    used = union(mask for _, masks in found for mask in masks.values())
     versions = {without_build(version) for place in bits(used) if (version := answers.version(place, name))}
     return sorted(versions, key=in_order)

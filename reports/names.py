@@ -5,7 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 
-__all__ = ["file_name", "version_name"]
+__all__ = ["API", "DATASET", "file_name", "version_name"]
+
+API = "api/v1"
+"""Where a site has what is for programs."""
+DATASET = "dataset.json"
+"""A data set, in a folder of its own."""
 
 _HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _VERSION = re.compile(r"[A-Za-z0-9]+(?:\.[A-Za-z0-9]+){1,7}")

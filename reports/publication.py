@@ -10,8 +10,8 @@ from reports.api import Details, write_api
 from reports.badges import find_badges, write_badges
 from reports.dataset import DatasetModel
 from reports.feed import write_feeds
-from reports.files import API
 from reports.findings import conclude
+from reports.names import API
 from reports.site.build import PAGES, write_site
 from reports.tree import Tree
 
@@ -22,7 +22,7 @@ _OWN = {*_FOLDERS, *(page for page, _ in PAGES), "cell.html", "live.html", "feed
 """Everything that a site has at its top."""
 
 
-class NotASite(Exception):  # it says what the target is
+class NotASite(Exception):
     """The target is something else, which would be lost."""
 
 

@@ -13,7 +13,7 @@ from itertools import combinations
 
 from packaging.version import Version
 
-from reports.answers import Answers, bits
+from reports.answers import Answers, bits, union
 
 __all__ = ["Condition", "Rule", "Rules", "Space"]
 
@@ -90,10 +90,7 @@ class Space:
         wanted = set(numbers)
         found = {}
         for place, row in enumerate(self.answers.combinations):
-            mask = 0
-            for number, own in row.kinds.items():
-                if number in wanted:
-                    mask |= own
+            mask = union(own for number, own in row.kinds.items() if number in wanted)
             if mask:
                 found[place] = mask
         return found
@@ -162,9 +159,7 @@ class _Hull:
     @classmethod
     def around(cls, space: Space, cells: Cells) -> _Hull:
         rows = [space.answers.combinations[combination].values for combination in cells]
-        together = 0
-        for mask in cells.values():
-            together |= mask
+        together = union(cells.values())
         ranges = []
         for package in space.packages:
             there = [version for version, mask in space.answers.order[package] if mask & together]

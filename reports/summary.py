@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from reports.document import ResultsModel
-from reports.wording import MEANINGS, cell_name, environment_name
+from reports.wording import MEANINGS, cell_name, environment_name, one_line
 
 __all__ = ["summary"]
 
@@ -48,5 +48,5 @@ def _causes(results: ResultsModel) -> list[str]:
 
 def _plain(text: str) -> str:
     """Text from outside as one table cell: no line breaks, no Markdown, no HTML."""
-    flat = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())[:200]
+    flat = " ".join(one_line(text).split())[:200]
     return flat.translate(_HARMLESS)

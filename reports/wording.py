@@ -19,6 +19,8 @@ __all__ = [
     "clipped",
     "environment_name",
     "harmless",
+    "one_line",
+    "shown_class",
 ]
 
 MEANINGS: dict[str, str] = {
@@ -134,6 +136,16 @@ def harmless(text: str) -> str:
     So neither colours nor marks that change the direction of text get through.
     """
     return "".join(letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in text)
+
+
+def shown_class(group: str) -> str:
+    """The class under which people count a cell: what has no verdict yet has no answer."""
+    return "no answer" if group in SILENT else group
+
+
+def one_line(text: str) -> str:
+    """Text from outside as one line, each control character a space."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def clipped(value: Any) -> Any:

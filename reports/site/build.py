@@ -21,7 +21,7 @@ from reports.names import file_name
 from reports.site import POLICY
 from reports.tree import Tree
 from reports.versions import PACKAGES, in_order, without_build
-from reports.wording import AXES, CAVEATS, CLASSES, LETTERS, MARKS, MEANINGS, RUNNERS, SILENT, harmless
+from reports.wording import AXES, CAVEATS, CLASSES, LETTERS, MARKS, MEANINGS, RUNNERS, harmless, shown_class
 
 __all__ = ["PAGES", "write_site"]
 
@@ -169,9 +169,9 @@ class _Pages:
         sound: list[Counter[str]] = [Counter() for _ in self._evidence.environments]
         kinds: list[Counter[int]] = [Counter() for _ in self._evidence.environments]
         instances: dict[tuple[int, int], int] = {}
-        for cell in self._evidence.cells():
-            group = self._evidence.kinds[cell.kind].group
-            groups[cell.environment]["no answer" if group in SILENT else group] += 1
+        for cell in self._evidence.cells:
+            group = shown_class(self._evidence.kinds[cell.kind].group)
+            groups[cell.environment][group] += 1
             if is_sound(self._evidence.axes, self._evidence.combinations[cell.combination]):
                 sound[cell.environment][group] += 1
             kinds[cell.environment][cell.kind] += 1

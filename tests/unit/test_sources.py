@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from reports.dataset import DatasetModel
 from reports.evidence import Evidence
 from reports.publication import publish
 from runner.errors import InfrastructureError, MetamatrixError
+from tests.local_server import listening
 from tests.made_up import dataset, nights
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -36,15 +37,8 @@ def answering(answer: Answer) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """The tests look at what the client says."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with listening(Handler) as address:
+        yield address
 
 
 def _sends(body: bytes, status: int = 200, **headers: str) -> Answer:
